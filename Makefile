@@ -1,0 +1,87 @@
+# onerun: build, check and test. `make help` lists the targets.
+
+.DEFAULT_GOAL := build
+.NOTPARALLEL: # one step after the other, so that the last lines are the tests' own
+
+GO ?= go
+ARGS ?=
+
+# Flags belong here, not in the environment: every clone builds the same program.
+BUILD_FLAGS := -trimpath -buildvcs=false
+TEST_FLAGS  := -count=1 -timeout=20m
+
+BIN := bin/onerun
+
+# The linter has a module of its own (tools/go.mod) and is built from source. The file is named by what went into it,
+# so a warm `make check` doesn't build it again and a new version is never mistaken for the old one.
+LINT_PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+LINT_VERSION := $(shell sed -n 's,.*github.com/golangci/golangci-lint/v2 \(v[^ ]*\).*,\1,p' tools/go.mod)
+LINT := bin/tools/golangci-lint-$(LINT_VERSION)-$(shell $(GO) env GOVERSION)
+
+.PHONY: build
+build: ## Build bin/onerun (the default)
+	@echo "==> build $(BIN)"
+	@CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o $(BIN) ./cmd/onerun
+
+.PHONY: check
+check: fmt-check vet lint test ## All that a change must pass: format, vet, lint, test
+
+# Process tests start the program that `build` made, without cgo and without the race detector, however the tests
+# themselves are built. The race detector sleeps for a second at each process's exit unless told not to.
+test test-quick: export ONERUN_TEST_BINARY := $(CURDIR)/$(BIN)
+test: export GORACE := atexit_sleep_ms=0
+
+.PHONY: test
+test: test-deps build ## Run all tests with the race detector, after installing what they need
+	@echo "==> test, with the race detector"
+	@CGO_ENABLED=1 $(GO) test -race $(TEST_FLAGS) ./...
+
+# No test needs a server so far. When one does, this target leaves its package out by name.
+.PHONY: test-quick
+test-quick: build ## Run the tests that need no server, without the race detector, installing nothing
+	@echo "==> test, quick"
+	@CGO_ENABLED=0 $(GO) test $(TEST_FLAGS) ./...
+
+.PHONY: test-deps
+test-deps: ## Install what the tests need and this machine lacks
+	@echo "==> look for what the tests need"
+	@sh scripts/test-deps.sh
+
+.PHONY: fmt
+fmt: $(LINT) ## Format the Go files in place
+	@echo "==> format"
+	@$(LINT) fmt
+
+.PHONY: fmt-check
+fmt-check: $(LINT)
+	@echo "==> check the format"
+	@$(LINT) fmt --diff || { echo "make fmt puts this right"; exit 1; }
+
+.PHONY: vet
+vet:
+	@echo "==> vet"
+	@CGO_ENABLED=0 $(GO) vet ./...
+
+.PHONY: lint
+lint: $(LINT) ## Run golangci-lint, after checking its configuration
+	@echo "==> lint"
+	@$(LINT) config verify
+	@CGO_ENABLED=0 $(LINT) run ./...
+
+$(LINT):
+	@echo "==> build golangci-lint $(LINT_VERSION) (two minutes on two cores, once)"
+	@cd tools && CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o ../$@ $(LINT_PACKAGE)
+
+.PHONY: bench
+bench: build ## Compare with other programs; ARGS="..." goes to the benchmark
+	@echo "==> bench $(ARGS)"
+	@$(GO) run $(BUILD_FLAGS) ./bench $(ARGS)
+
+.PHONY: clean
+clean: ## Remove what was built, but for the linter in bin/tools
+	@echo "==> clean"
+	@rm -rf $(BIN) coverage.out coverage.html
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Installs, with apt, what the tests need and this machine lacks. It does nothing when nothing is missing.
+set -eu
+
+# What must be there (a command, or a file by its full path), and the Debian package that has it.
+needs='
+flock                 util-linux
+unshare               util-linux
+ps                    procps
+sqlite3               sqlite3
+gcc                   gcc
+/usr/include/stdlib.h libc6-dev
+'
+
+there() {
+  case $1 in
+    /*) test -e "$1" ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+# missing prints the packages that lack, each once, on one line.
+missing() {
+  echo "$needs" | while read -r need package; do
+    test -z "$need" || there "$need" || echo "$package"
+  done | sort -u | paste -s -d ' ' -
+}
+
+say() {
+  echo "test-deps: $*" >&2
+}
+
+packages=$(missing)
+if [ -z "$packages" ]; then
+  echo "test-deps: all there"
+  exit 0
+fi
+if ! command -v apt-get >/dev/null; then
+  say "the tests need what these Debian packages have: $packages"
+  say "this machine has no apt-get; install them its own way and start again"
+  exit 1
+fi
+if [ "$(id -u)" -eq 0 ]; then
+  sudo=
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+  sudo='sudo -n'
+else
+  say "the tests need packages that only root can install. Type this and start again:"
+  echo "sudo sh -c 'apt-get update && apt-get install -y --no-install-recommends $packages'" >&2
+  exit 1
+fi
+
+# apt tells what it does in a log, which is shown only when it fails.
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt() {
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 "$@" </dev/null >"$log" 2>&1 || {
+    say "apt-get $* failed:"
+    cat "$log" >&2
+    return 1
+  }
+}
+
+say "installing $packages"
+# Lists that are a little old often still do.
+apt update || say "going on with the package lists at hand"
+# shellcheck disable=SC2086 # one word for each package
+apt install -y --no-install-recommends $packages
+
+packages=$(missing)
+if [ -n "$packages" ]; then
+  say "installed, but something is still missing of: $packages"
+  exit 1
+fi
+say "done"
