@@ -1,0 +1,132 @@
+package onerun
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// errWaited: the time to wait for a lock was over before the lock came free.
+var errWaited = errors.New("the wait is over")
+
+// asking is one acquisition. All its requests carry one owner id, so that a store
+// knows a claim again whose reply was lost.
+type asking struct {
+	r     *Runner
+	claim Claim
+	until time.Duration // the end of the wait for a lock, by the owner's clock
+
+	// The oldest request that may have been granted: what was sent since the last
+	// refusal. A store that grants and whose reply is lost doesn't extend the lease
+	// when it is asked again, so the lease counts from here.
+	open bool
+	sent time.Duration
+}
+
+// claim asks until it is answered, and on while it may wait. It returns when the
+// granting request was sent, by the owner's clock.
+func (r *Runner) claim(ctx context.Context, c Claim, wait time.Duration) (time.Duration, Grant, error) {
+	now := r.clock.Elapsed()
+	a := &asking{r: r, claim: c, until: now + min(max(wait, 0), math.MaxInt64-now)}
+	if wait == Forever {
+		a.until = math.MaxInt64
+	}
+	grant, err := a.wait(ctx)
+	return a.sent, grant, err
+}
+
+// wait asks again while the run is running or the lock is held, and once more, for
+// the record, when the time for that is over.
+func (a *asking) wait(ctx context.Context) (Grant, error) {
+	pause := newBackoff(20*time.Millisecond, time.Second)
+	for {
+		a.claim.Asking = a.r.clock.Elapsed() < a.until
+		grant, err := a.ask(ctx)
+		var refusal *Refusal
+		switch {
+		case err == nil, !a.claim.Asking:
+			return grant, err
+		case errors.Is(err, errWaited):
+			continue
+		case !errors.As(err, &refusal), refusal.Reason != RefusedRunning && refusal.Reason != RefusedLocked:
+			return grant, err
+		}
+		if err := sleep(ctx, min(pause.next(), max(0, a.until-a.r.clock.Elapsed()))); err != nil {
+			return Grant{}, err
+		}
+	}
+}
+
+// ask sends one claim, and sends it again when its reply may have been lost, for as
+// long as the store's time limit allows. The wait for a lock inside the store is not
+// held against that limit.
+func (a *asking) ask(ctx context.Context) (Grant, error) {
+	send := a.r.store.Claim
+	waiter, waits := a.r.store.(WaitingClaimer)
+	if waits = waits && a.claim.Asking; waits {
+		send = waiter.ClaimWaiting
+	}
+	now := a.r.clock.Elapsed()
+	giveUp := now + a.r.storeTimeout
+	pause := newBackoff(20*time.Millisecond, time.Second)
+	for {
+		limit := giveUp - now
+		if waits {
+			limit = min(a.until-now, MaxTTL)
+		}
+		if !a.open {
+			a.open, a.sent = true, now
+		}
+		try, cancel := context.WithTimeout(ctx, limit)
+		grant, err := send(try, a.claim)
+		over := try.Err() != nil
+		cancel()
+		var refusal *Refusal
+		switch {
+		case errors.As(err, &refusal):
+			a.open = false
+			return grant, err
+		case err == nil, !errors.Is(err, ErrUnavailable), ctx.Err() != nil:
+			return grant, err
+		case waits && over:
+			return grant, errWaited
+		}
+		began := now
+		now = a.r.clock.Elapsed()
+		if waits && now-began > a.r.storeTimeout {
+			giveUp = now + a.r.storeTimeout // it waited in the store; the store fails since now
+		}
+		d := pause.next()
+		if now+d >= giveUp {
+			return grant, err
+		}
+		if err := sleep(ctx, d); err != nil {
+			return Grant{}, err
+		}
+		now = a.r.clock.Elapsed()
+	}
+}
+
+// backoff is a doubling pause with jitter: between the half and the whole.
+type backoff struct{ cur, limit time.Duration }
+
+func newBackoff(first, limit time.Duration) *backoff { return &backoff{cur: first, limit: limit} }
+
+func (b *backoff) next() time.Duration {
+	d := b.cur/2 + rand.N(b.cur/2+1)
+	b.cur = min(2*b.cur, b.limit)
+	return d
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,187 @@
+package onerun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// own executes the work under a grant and records its end.
+func (r *Runner) own(ctx context.Context, job Job, grant Grant, sent time.Duration, fn func(context.Context, *Owner) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	k := newKeeper(r, grant, job.Grace, sent, cancel)
+	if err := k.begin(ctx); err != nil {
+		return err
+	}
+	defer k.end()
+	defer r.watchLock(grant)()
+
+	end := r.execute(ctx, job, k, fn)
+	if end.panicked {
+		defer panic(end.value)
+	}
+	return r.finish(ctx, job, k, end)
+}
+
+// watchLock looks every second whether the lock's file is still there, and tells when
+// it is not, once. It returns what ends the watch. Nothing is started for work that
+// lasts less than a second.
+func (r *Runner) watchLock(grant Grant) (stop func()) {
+	w, ok := r.store.(LockWatcher)
+	if !ok || r.observer == nil {
+		return func() {}
+	}
+	var t *time.Timer
+	var mu sync.Mutex // the timer may fire before it is stored, or when it is being stopped
+	over := false
+	mu.Lock()
+	defer mu.Unlock()
+	t = time.AfterFunc(time.Second, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
+			return
+		}
+		if w.LockDeleted(grant.Lease) {
+			r.observe(Observation{Event: EventLockDeleted, Run: grant.Run, Lease: grant.Lease, LockPath: grant.LockPath})
+			return
+		}
+		t.Reset(time.Second)
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		t.Stop()
+	}
+}
+
+// ending is how the work ended.
+type ending struct {
+	outcome  Outcome
+	failure  error // the job's own; nil: it succeeded
+	panicked bool
+	value    any // what it panicked with
+}
+
+// execute calls fn and turns however it ended into an outcome. After
+// runtime.Goexit nobody would come back to record that, so it is recorded here.
+func (r *Runner) execute(ctx context.Context, job Job, k *keeper, fn func(context.Context, *Owner) error) (end ending) {
+	returned := false
+	defer func() {
+		k.ended.Store(true)
+		if returned {
+			return
+		}
+		v := recover() // nil after runtime.Goexit, which goes on after this
+		if v != nil {
+			end = broken(fmt.Sprintf("panic: %v", v), "\n"+string(debug.Stack()))
+			end.panicked, end.value = true, v
+			return
+		}
+		_ = r.finish(ctx, job, k, broken("the function ended its goroutine (runtime.Goexit)", ""))
+	}()
+	if r.inProcess {
+		k.observe(Observation{Event: EventStarted, PID: k.grant.Run.Worker.PID})
+	}
+	err := fn(ctx, &Owner{r: r, grant: k.grant})
+	end = endingOf(ctx, err) // within reach of recover: it calls the error's methods
+	returned = true
+	return end
+}
+
+// broken is the end of a function that didn't return.
+func broken(why, stack string) ending {
+	return ending{
+		outcome: Outcome{Status: Failed, Reason: ReasonExit, Error: CutError(why + stack)},
+		failure: &Failure{Reason: ReasonExit, Err: errors.New(why)},
+	}
+}
+
+// endingOf describes how a function returned. A Failure of its own is copied: it
+// may be one that others hold too.
+func endingOf(ctx context.Context, err error) ending {
+	if err == nil {
+		return ending{outcome: Outcome{Status: Succeeded}}
+	}
+	f := &Failure{Reason: ReasonExit, Err: err}
+	var own *Failure
+	if errors.As(err, &own) {
+		f.Reason, f.ExitCode, f.Signal = own.Reason, own.ExitCode, own.Signal
+		setDefault(&f.Reason, ReasonExit)
+	}
+	// What asking to stop looks like from inside is an exit or a signal; any other
+	// reason is known better by whoever gave it.
+	if cause := context.Cause(ctx); cause != nil && (f.Reason == ReasonExit || f.Reason == ReasonSignal) {
+		f.Reason = ReasonCanceled
+		if errors.Is(cause, ErrLost) {
+			f.Reason = ReasonLeaseLost
+		}
+	}
+	return ending{
+		outcome: Outcome{Status: Failed, Reason: f.Reason, ExitCode: f.ExitCode, Signal: f.Signal, Error: CutError(f.Error())},
+		failure: f,
+	}
+}
+
+// finish records the outcome and says how it all ended. The lease is renewed until
+// it is recorded, or given up.
+func (r *Runner) finish(ctx context.Context, job Job, k *keeper, end ending) error {
+	out, failure := end.outcome, end.failure
+	out.FinishedAt = r.clock.Now()
+	err := r.record(ctx, k.grant, out, job.FinishWait)
+	k.end()
+	seen := Observation{Event: EventFinished, Outcome: &out, Err: failure}
+	if out.Status == Failed {
+		seen.Event = EventFailed
+	}
+	switch {
+	case errors.Is(err, ErrLost):
+		seen.Event, seen.Err = EventLeaseLost, err
+		err = both(err, failure)
+	case err != nil:
+		err = &NotRecordedError{Outcome: out, Job: failure, Err: err}
+		seen.Event, seen.Err = EventFailed, err
+	case failure != nil && out.Reason == ReasonLeaseLost:
+		err = both(context.Cause(ctx), failure)
+	default:
+		err = failure
+	}
+	k.observe(seen)
+	return err
+}
+
+// both joins what became of the lease and of the job, on one line.
+func both(lease, job error) error {
+	switch {
+	case job == nil:
+		return lease
+	case lease == nil:
+		return job
+	}
+	return fmt.Errorf("%w; the job: %w", lease, job)
+}
+
+// record tells the store, for up to wait, whatever became of the job's context.
+// Each try has the store's time limit, so that one lost reply doesn't use up all of
+// it. A lost reply is no trouble: finishing twice is finishing once.
+func (r *Runner) record(ctx context.Context, grant Grant, out Outcome, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(wait, time.Second))
+	defer cancel()
+	pause := newBackoff(20*time.Millisecond, time.Second)
+	for {
+		try, cancel := context.WithTimeout(ctx, r.storeTimeout)
+		err := r.store.Finish(try, grant.Lease, out)
+		cancel()
+		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrUsage) {
+			return err
+		}
+		if sleep(ctx, pause.next()) != nil {
+			return err
+		}
+	}
+}

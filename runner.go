@@ -1,0 +1,221 @@
+package onerun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Runner carries a job through its life: claim → heartbeat → execute → finish. The
+// command line uses it too, so there is one owner of the truth.
+//
+// The states of an owner, who moves them, and what a death of the process leaves:
+//
+//	asking     Claim is sent, perhaps again and again with one owner id. Death: the
+//	           claim was granted or not; if it was, it is a lease without an owner,
+//	           which the store's next claim judges.
+//	granted    the lease runs. Death: as above; the job never started.
+//	executing  the work runs, the keeper renews the lease. Death: the work dies with
+//	           a function; a process group is judged by the note beside the lock.
+//	stopping   the lease is lost, or ctx was cancelled: the work has been asked to
+//	           stop. The lease is renewed on, until the work has ended. Death: as
+//	           executing.
+//	finishing  the outcome is known, and is being recorded; the lease is still
+//	           renewed. Death: the store has the outcome, or a note of it (where the
+//	           store keeps notes), or judges as executing.
+//	ended      recorded, or given up after FinishWait.
+type Runner struct {
+	store        Store
+	clock        Clock
+	observer     Observer
+	storeTimeout time.Duration
+	inProcess    bool
+	exitOnLoss   bool
+	exit         func(int)
+}
+
+// Option changes a Runner.
+type Option func(*Runner)
+
+// WithClock replaces the system's clock, for tests.
+func WithClock(c Clock) Option { return func(r *Runner) { r.clock = c } }
+
+// WithObserver tells an observer what happens. Several may be given.
+func WithObserver(o Observer) Option {
+	return func(r *Runner) {
+		if prev := r.observer; prev != nil {
+			r.observer = ObserverFunc(func(x Observation) { prev.Observe(x); o.Observe(x) })
+			return
+		}
+		r.observer = o
+	}
+}
+
+// WithStoreTimeout bounds how long a claim may take before it fails with
+// ErrUnavailable, not counting a wait for the lock, and how long each try to record
+// an end may take; default 10 s.
+func WithStoreTimeout(d time.Duration) Option { return func(r *Runner) { r.storeTimeout = d } }
+
+// WithProcess says that the work is a process of its own, which the function notes
+// with Owner.NoteGroup; otherwise the work is the function itself and dies with
+// this process.
+func WithProcess() Option { return func(r *Runner) { r.inProcess = false } }
+
+// WithExitOnLoss ends this process with status 75 when the lease is lost and the
+// function has not returned when the lease's safe time is over: for functions that
+// may ignore their context.
+func WithExitOnLoss() Option { return func(r *Runner) { r.exitOnLoss = true } }
+
+// NewRunner makes a Runner on a store.
+func NewRunner(store Store, opts ...Option) *Runner {
+	r := &Runner{
+		store: store, clock: systemClock{}, storeTimeout: 10 * time.Second,
+		inProcess: true, exit: os.Exit,
+	}
+	for _, o := range opts {
+		o(r)
+	}
+	return r
+}
+
+// Owner is what the work gets to know about itself while it runs.
+type Owner struct {
+	r     *Runner
+	grant Grant
+}
+
+// Run is the run as it was recorded at the claim.
+func (o *Owner) Run() Run { return o.grant.Run }
+
+// Lease is the owner's lease, with the fencing token.
+func (o *Owner) Lease() Lease { return o.grant.Lease }
+
+// NoteGroup notes the leader of the job's process group right after the fork, so
+// that a later claim can prove it dead.
+func (o *Owner) NoteGroup(pid int, startTicks uint64) error {
+	o.r.observe(Observation{Event: EventStarted, Run: o.grant.Run, Lease: o.grant.Lease, LockPath: o.grant.LockPath, PID: pid})
+	if n, ok := o.r.store.(Noter); ok {
+		return n.NoteGroup(o.grant.Lease, pid, startTicks)
+	}
+	return nil
+}
+
+// Do claims the job, executes fn on the calling goroutine, and records how it
+// ended. The lease is released however fn ends, panic included. fn's context is
+// cancelled, with a cause that matches ErrLost, when the lease is lost.
+//
+// It returns nil when fn returned nil and that is recorded; a *Refusal when the
+// claim was refused; a *Failure when fn returned an error; an error that matches
+// ErrLost when the lease was lost before the outcome could be recorded; a
+// *NotRecordedError when the store could not be told; the cause of ctx's end when it
+// ended while Do waited; else an error of the store. A *Refusal that fn itself got,
+// from a claim inside the job, is never found in what Do returns.
+func (r *Runner) Do(ctx context.Context, job Job, fn func(ctx context.Context, o *Owner) error) error {
+	job, c, err := r.prepare(job)
+	if err != nil {
+		return err
+	}
+	sent, grant, err := r.claim(ctx, c, job.Wait)
+	if err != nil {
+		var refusal *Refusal
+		if errors.As(err, &refusal) {
+			r.observeClosed(refusal.Closed, Grant{})
+			r.observe(Observation{Event: EventSkipped, Run: asked(c), Refusal: refusal})
+		}
+		return err
+	}
+	r.observeClosed(grant.TakenOver, grant)
+	r.observe(Observation{Event: EventClaimed, At: grant.At, Run: grant.Run, Lease: grant.Lease, LockPath: grant.LockPath})
+	return r.own(ctx, job, grant, sent, fn)
+}
+
+// WithLock executes fn while holding the named lock and nothing else: no run is
+// recorded. It refuses with a *Refusal when the lock is held.
+func WithLock(ctx context.Context, store Store, name string, fn func(ctx context.Context) error, opts ...Option) error {
+	name, err := CleanName("lock", name)
+	if err != nil {
+		return err
+	}
+	job := Job{Lock: NamedLock(name)}
+	return NewRunner(store, opts...).Do(ctx, job, func(ctx context.Context, _ *Owner) error { return fn(ctx) })
+}
+
+// prepare checks a job and fills in what it left open.
+func (r *Runner) prepare(job Job) (Job, Claim, error) {
+	if job.Namespace == "" {
+		job.Namespace = DefaultNamespace
+	}
+	var err error
+	if job.Namespace, err = CleanName("namespace", job.Namespace); err != nil {
+		return job, Claim{}, err
+	}
+	if job.Name != "" || job.Lock == "" {
+		if job.Name, err = CleanName("job", job.Name); err != nil {
+			return job, Claim{}, err
+		}
+	}
+	if job.Partition != "" {
+		if job.Partition, err = CleanPartition(job.Partition); err != nil {
+			return job, Claim{}, err
+		}
+	}
+	if job.Lock == "" {
+		job.Lock = JobLock(job.Name)
+	}
+	if job.Lock, err = cleanLock(job.Lock); err != nil {
+		return job, Claim{}, err
+	}
+	setDefault(&job.LockMode, LockFlock)
+	setDefault(&job.TTL, DefaultTTL)
+	setDefault(&job.OnCrash, CrashAuto)
+	setDefault(&job.Grace, DefaultGrace)
+	setDefault(&job.FinishWait, DefaultFinishWait)
+	if err := job.check(); err != nil {
+		return job, Claim{}, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	return job, Claim{
+		Namespace: job.Namespace, Job: job.Name, Partition: job.Partition, BusinessDate: job.BusinessDate,
+		Lock: job.Lock, LockMode: job.LockMode, Owner: NewID(), RunID: NewRunID(r.clock.Now()),
+		ScheduledAt: job.ScheduledAt, Policy: job.Policy, InProcess: r.inProcess,
+		WorkerLabel: job.WorkerLabel, VersionLabel: job.VersionLabel, Labels: job.Labels,
+	}, nil
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+func (r *Runner) observe(o Observation) {
+	if r.observer == nil {
+		return
+	}
+	if o.At.IsZero() {
+		o.At = r.clock.Now()
+	}
+	r.observer.Observe(o)
+}
+
+// observeClosed tells of runs that a claim closed: because their owners were dead, or
+// because their end had been noted, but not told to the store.
+func (r *Runner) observeClosed(closed []Run, grant Grant) {
+	for _, d := range closed {
+		event := EventTakenOver
+		if d.Reason != ReasonOwnerDied && d.Reason != ReasonLeaseExpired {
+			event = EventLateOutcome
+		}
+		r.observe(Observation{Event: event, Run: d, Lease: grant.Lease, LockPath: grant.LockPath, Detail: d.Evidence})
+	}
+}
+
+// asked describes a refused claim as the run it would have been.
+func asked(c Claim) Run {
+	return Run{
+		Namespace: c.Namespace, Job: c.Job, Partition: c.Partition, BusinessDate: c.BusinessDate,
+		Lock: c.Lock, ScheduledAt: c.ScheduledAt, VersionLabel: c.VersionLabel, Labels: c.Labels,
+	}
+}

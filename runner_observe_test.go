@@ -1,0 +1,221 @@
+package onerun_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/onerun-dev/onerun"
+)
+
+// told is what matters of an observation, in one line.
+func told(o onerun.Observation) string {
+	s := fmt.Sprintf("%s %s/%d", o.Event, o.Run.Name(), o.Lease.Attempt)
+	if o.Refusal != nil {
+		s += " " + string(o.Refusal.Reason)
+	}
+	if o.Outcome != nil {
+		s += " " + string(o.Outcome.Status) + " " + string(o.Outcome.Reason)
+	}
+	if o.Err != nil {
+		s += ": " + o.Err.Error()
+	}
+	return s
+}
+
+func (j *journal) check(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for _, o := range j.all() {
+		got = append(got, told(o))
+		if o.At.IsZero() {
+			t.Errorf("%s: without a time", told(o))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("observed:\n%q\nwant:\n%q", got, want)
+	}
+}
+
+func TestObserverIsTold(t *testing.T) {
+	boom := errors.New("boom")
+	for _, c := range []struct {
+		name string
+		run  func(*bed, ...onerun.Option) error
+		want []string
+	}{
+		{"success", func(b *bed, o ...onerun.Option) error { return b.do(daily("p"), works(0), o...) }, []string{
+			"claimed daily:p/1", "started daily:p/1", "finished daily:p/1 SUCCEEDED ",
+		}},
+		{"failure", func(b *bed, o ...onerun.Option) error {
+			return b.do(daily("p"), func(context.Context, *onerun.Owner) error { return boom }, o...)
+		}, []string{
+			"claimed daily:p/1", "started daily:p/1", "failed daily:p/1 FAILED exit: boom",
+		}},
+		{"refusal", func(b *bed, o ...onerun.Option) error {
+			b.hold("daily", "p", onerun.Policy{})
+			return b.do(daily("p"), works(0), o...)
+		}, []string{"skipped daily:p/0 running"}},
+		{"takeover", func(b *bed, o ...onerun.Option) error {
+			b.hold("daily", "p", onerun.Policy{TTL: time.Second, Retries: 1, RetryLost: true})
+			pass(context.Background(), time.Second)
+			return b.do(daily("p"), works(0), o...)
+		}, []string{
+			"taken_over daily:p/2", "claimed daily:p/2", "started daily:p/2", "finished daily:p/2 SUCCEEDED ",
+		}},
+		{"takeover that is refused after all", func(b *bed, o ...onerun.Option) error {
+			b.hold("daily", "p", onerun.Policy{TTL: time.Second})
+			pass(context.Background(), time.Second)
+			return b.do(daily("p"), works(0), o...)
+		}, []string{"taken_over daily:p/0", "skipped daily:p/0 failed"}},
+		{"heartbeat that fails", func(b *bed, o ...onerun.Option) error {
+			beats := 0
+			b.store.beat = func(ctx context.Context, l onerun.Lease) (onerun.Beat, error) {
+				if beats++; beats == 1 {
+					return onerun.Beat{}, down()
+				}
+				return b.store.Store.Heartbeat(ctx, l)
+			}
+			return b.do(daily("p"), works(time.Minute), o...)
+		}, []string{
+			"claimed daily:p/1", "started daily:p/1", "heartbeat_failed daily:p/1: the store: connection refused", "finished daily:p/1 SUCCEEDED ",
+		}},
+		{"lease that is gone", func(b *bed, o ...onerun.Option) error {
+			b.store.beat = func(context.Context, onerun.Lease) (onerun.Beat, error) { return onerun.Beat{}, onerun.ErrLost }
+			b.store.finish = func(context.Context, onerun.Lease, onerun.Outcome) error { return onerun.ErrLost }
+			return b.do(daily("p"), works(time.Minute), o...)
+		}, []string{
+			"claimed daily:p/1", "started daily:p/1", "lease_lost daily:p/1: lease lost", "lease_lost daily:p/1 FAILED lease_lost: lease lost",
+		}},
+		{"end that can't be recorded", func(b *bed, o ...onerun.Option) error {
+			b.store.finish = func(context.Context, onerun.Lease, onerun.Outcome) error { return down() }
+			return b.do(daily("p"), works(0), o...)
+		}, []string{
+			"claimed daily:p/1", "started daily:p/1",
+			"failed daily:p/1 SUCCEEDED : the job ended (SUCCEEDED), but its result is not recorded yet: the store: connection refused",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBed(t, func(t *testing.T, b *bed) {
+				var first, second journal
+				_ = c.run(b, onerun.WithObserver(&first), onerun.WithObserver(&second))
+				first.check(t, c.want...)
+				second.check(t, c.want...)
+			})
+		})
+	}
+}
+
+func TestObservationsSayWho(t *testing.T) {
+	inBed(t, func(t *testing.T, b *bed) {
+		var j journal
+		b.store.claim = func(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
+			g, err := b.store.Store.Claim(ctx, c)
+			g.LockPath = "/run/locks/daily.lock"
+			return g, err
+		}
+		if err := b.do(daily("p"), works(time.Hour), onerun.WithObserver(&j)); err != nil {
+			t.Fatal(err)
+		}
+		run := b.last("daily")
+		for _, o := range j.all() {
+			if o.Run.RunID != run.RunID || o.Lease.Token != run.Token || o.LockPath != "/run/locks/daily.lock" {
+				t.Errorf("%s is about %s with token %d and %s", o.Event, o.Run.RunID, o.Lease.Token, o.LockPath)
+			}
+		}
+		end := j.all()[2].Outcome
+		if end.FinishedAt.Sub(run.StartedAt) != time.Hour || !run.FinishedAt.Equal(end.FinishedAt) {
+			t.Errorf("finished at %s, recorded %s", end.FinishedAt, run.FinishedAt)
+		}
+	})
+}
+
+// An observer that blocks, as a log does whose reader has gone away, must not keep
+// work running whose lease is lost.
+func TestBlockedObserver(t *testing.T) {
+	const ttl = time.Minute
+	for _, event := range []string{onerun.EventHeartbeatFailed, onerun.EventLeaseLost, onerun.EventClockStep} {
+		t.Run(event, func(t *testing.T) {
+			inBed(t, func(t *testing.T, b *bed) {
+				free := make(chan struct{})
+				observer := onerun.ObserverFunc(func(o onerun.Observation) {
+					if o.Event == event {
+						<-free
+					}
+				})
+				b.store.beat = func(ctx context.Context, l onerun.Lease) (onerun.Beat, error) {
+					if event == onerun.EventClockStep {
+						b.ahead.Add(int64(ttl))
+						return b.store.Store.Heartbeat(ctx, l)
+					}
+					return onerun.Beat{}, down()
+				}
+				exit, code := b.exits()
+				_ = b.do(leased(ttl), func(ctx context.Context, _ *onerun.Owner) error {
+					<-ctx.Done()
+					sent := time.Duration(0)
+					if event == onerun.EventClockStep {
+						sent = ttl / 6
+					}
+					within(t, "told to stop", b.at(), sent+onerun.TermAfter(ttl, onerun.DefaultGrace), time.Second)
+					pass(context.Background(), ttl)
+					if got, at := code(); got != 75 || at >= sent+ttl {
+						t.Errorf("ended with %d at %s", got, at)
+					}
+					close(free)
+					return nil
+				}, onerun.WithObserver(observer), onerun.WithExitOnLoss(), exit)
+			})
+		})
+	}
+}
+
+// notingStore keeps a note of who does the work.
+type notingStore struct {
+	*hooks
+	noted []string
+}
+
+func (n *notingStore) NoteGroup(l onerun.Lease, pid int, startTicks uint64) error {
+	n.noted = append(n.noted, fmt.Sprintf("%d of %d, attempt %d", pid, startTicks, l.Attempt))
+	return down()
+}
+
+func TestWorkInAProcess(t *testing.T) {
+	inBed(t, func(t *testing.T, b *bed) {
+		store := &notingStore{hooks: b.store}
+		b.store.claim = func(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
+			if c.InProcess {
+				t.Error("the claim says that the work is a function")
+			}
+			return b.store.Store.Claim(ctx, c)
+		}
+		var j journal
+		r := onerun.NewRunner(store, onerun.WithClock(b.clock), onerun.WithProcess(), onerun.WithObserver(&j))
+		err := r.Do(t.Context(), daily("p"), func(_ context.Context, o *onerun.Owner) error {
+			if n := len(j.all()); n != 1 {
+				t.Errorf("before the start: %v", j.events())
+			}
+			if err := o.NoteGroup(42, 7); !errors.Is(err, onerun.ErrUnavailable) {
+				t.Errorf("NoteGroup: %v; want the store's error", err)
+			}
+			return nil
+		})
+		if err != nil || !slices.Equal(store.noted, []string{"42 of 7, attempt 1"}) {
+			t.Errorf("Do: %v; noted: %q", err, store.noted)
+		}
+		j.check(t, "claimed daily:p/1", "started daily:p/1", "finished daily:p/1 SUCCEEDED ")
+		if pid := j.all()[1].PID; pid != 42 {
+			t.Errorf("started says process %d", pid)
+		}
+	})
+	inBed(t, func(t *testing.T, b *bed) { // on a store that keeps no notes
+		err := b.do(nightly, func(_ context.Context, o *onerun.Owner) error { return o.NoteGroup(42, 7) }, onerun.WithProcess())
+		if err != nil {
+			t.Errorf("Do: %v", err)
+		}
+	})
+}
