@@ -1,0 +1,93 @@
+package memory
+
+import (
+	"sync"
+	"time"
+
+	"github.com/onerun-dev/onerun"
+)
+
+// Rules are the decisions that a store must get right, one by one, so that a test
+// can replace one by a wrong one. A nil rule is the right one. They exist for the
+// test of the conformance suite; nothing else should set them.
+type Rules struct {
+	// Gap is called between deciding on a claim and writing it down, with the lock
+	// of the whole store held; releasing it there makes a store that checks and
+	// then acts.
+	Gap func(mu sync.Locker)
+	// Decide is the claim table.
+	Decide func(onerun.Facts) onerun.Verdict
+	// Facts changes the facts that are decided on: a store that forgets a row.
+	Facts func(onerun.Claim, *onerun.Facts)
+	// Adopt reports whether a claim is the one that holds the lock already.
+	Adopt func(holder, caller string) bool
+	// BeatOwns and FinishOwns report whether a lease is still the lock's.
+	BeatOwns, FinishOwns func(held, lease onerun.Lease) bool
+	// ExpiryClock gives the time by which a lease is judged to be over.
+	ExpiryClock func(store time.Time) time.Time
+	// Dead reports whether a holder is proven dead. The right rule for a store in
+	// memory is that nobody is: only the lease speaks. A test that knows better
+	// makes a store of it whose exclusion ends with the holder.
+	Dead func(holder onerun.Lease) bool
+	// Expires gives the end of a lease that is granted (was is now) or extended.
+	Expires func(now, was time.Time, ttl time.Duration) time.Time
+	// Judge gives the policy by which a holder is judged.
+	Judge func(holder, caller onerun.Policy) onerun.Policy
+	// NextToken makes the token of a new owner, ReleaseToken what stays of it when
+	// the lock is freed.
+	NextToken    func(last int64, now time.Time) int64
+	ReleaseToken func(last int64) int64
+	// Spend uses an approval up.
+	Spend func(a *onerun.Approval, attempt int, now time.Time)
+	// RefusalCreates reports whether a refused claim leaves a run behind.
+	RefusalCreates func(onerun.Claim) bool
+	// SkipKey makes equal refusals one row.
+	SkipKey func(onerun.Skip) onerun.Skip
+	// Namespace and Name give the form in which names are compared.
+	Namespace, Name func(string) string
+	// Resolve says whether an operator may close a run.
+	Resolve func(run *onerun.Run, as onerun.Status, over bool) error
+	// Expected reports whether a run is still what an operator looked at.
+	Expected func(run onerun.Run, e onerun.Expect) bool
+	// Retry says when the next execution is due.
+	Retry func(p onerun.Policy, now time.Time, failures int, reason onerun.Reason) (time.Time, bool)
+}
+
+// complete fills in the right rules.
+func (r Rules) complete() Rules {
+	r.Gap = or(r.Gap != nil, r.Gap, func(sync.Locker) {})
+	r.Decide = or(r.Decide != nil, r.Decide, onerun.Decide)
+	r.Facts = or(r.Facts != nil, r.Facts, func(onerun.Claim, *onerun.Facts) {})
+	r.Adopt = or(r.Adopt != nil, r.Adopt, func(holder, caller string) bool { return holder == caller })
+	same := func(held, lease onerun.Lease) bool { return held == lease }
+	r.BeatOwns = or(r.BeatOwns != nil, r.BeatOwns, same)
+	r.FinishOwns = or(r.FinishOwns != nil, r.FinishOwns, same)
+	r.ExpiryClock = or(r.ExpiryClock != nil, r.ExpiryClock, func(t time.Time) time.Time { return t })
+	r.Dead = or(r.Dead != nil, r.Dead, func(onerun.Lease) bool { return false })
+	r.Expires = or(r.Expires != nil, r.Expires, func(now, _ time.Time, ttl time.Duration) time.Time { return now.Add(ttl) })
+	r.Judge = or(r.Judge != nil, r.Judge, func(holder, _ onerun.Policy) onerun.Policy { return holder })
+	r.NextToken = or(r.NextToken != nil, r.NextToken, onerun.NextToken)
+	r.ReleaseToken = or(r.ReleaseToken != nil, r.ReleaseToken, func(last int64) int64 { return last })
+	r.Spend = or(r.Spend != nil, r.Spend, func(a *onerun.Approval, attempt int, now time.Time) { a.UsedAt, a.UsedBy = now, attempt })
+	r.RefusalCreates = or(r.RefusalCreates != nil, r.RefusalCreates, func(onerun.Claim) bool { return false })
+	r.SkipKey = or(r.SkipKey != nil, r.SkipKey, func(s onerun.Skip) onerun.Skip {
+		return onerun.Skip{Namespace: s.Namespace, Job: s.Job, Key: s.Key, Reason: s.Reason, Holder: s.Holder}
+	})
+	r.Namespace = or(r.Namespace != nil, r.Namespace, func(s string) string { return s })
+	r.Name = or(r.Name != nil, r.Name, func(s string) string { return s })
+	r.Resolve = or(r.Resolve != nil, r.Resolve, onerun.ResolveAllowed)
+	r.Expected = or(r.Expected != nil, r.Expected, func(run onerun.Run, e onerun.Expect) bool { return onerun.Expected(run) == e })
+	r.Retry = or(r.Retry != nil, r.Retry, func(p onerun.Policy, now time.Time, failures int, reason onerun.Reason) (time.Time, bool) {
+		return p.NextRetry(now, failures, reason, 0.5)
+	})
+	return r
+}
+
+// or picks the given rule if there is one. Functions can't be compared but with
+// nil, which a type parameter can't express, so the caller says it.
+func or[F any](given bool, f, right F) F {
+	if given {
+		return f
+	}
+	return right
+}
