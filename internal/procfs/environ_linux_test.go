@@ -1,0 +1,170 @@
+package procfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const entryName = "PROCFS_TEST_OWNER"
+
+// shell runs a shell with exactly this environment until its input ends.
+func shell(env ...string) *exec.Cmd {
+	cmd := exec.Command("/bin/sh", "-c", "echo ready; read x")
+	cmd.Env = env
+	return cmd
+}
+
+func TestFindEnviron(t *testing.T) {
+	value := fmt.Sprint("owner-", os.Getpid())
+	self, err := Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := entryName + "=" + value
+	large := slices.Repeat([]string{"FILLER=" + strings.Repeat("x", 1000)}, 500) // longer than any one read
+	want := []int{
+		start(t, shell(entry)).pid(),
+		start(t, shell("A=1", entry, "B=2")).pid(),
+		start(t, shell(append(large, entry)...)).pid(),
+	}
+	for _, env := range [][]string{
+		{entry + "2"}, {"X" + entry}, {"OTHER=" + entry}, {entryName + "=" + value[:len(value)-1]}, {entryName + "="}, {entryName}, {},
+	} {
+		start(t, shell(env...))
+	}
+	pids, complete, err := FindEnviron(entryName, value, self.StartTicks)
+	slices.Sort(pids)
+	slices.Sort(want)
+	if !slices.Equal(pids, want) || !complete || err != nil {
+		t.Errorf("got %v, %v, %v, want %v", pids, complete, err, want)
+	}
+}
+
+func TestFindEnvironFindsNobody(t *testing.T) {
+	self, err := Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, shell()) // an empty environment, which is known to be empty
+	pids, complete, err := FindEnviron(entryName, "nobody has this", self.StartTicks)
+	if len(pids) > 0 || !complete || err != nil {
+		t.Errorf("got %v, %v, %v", pids, complete, err)
+	}
+}
+
+func TestFindEnvironSince(t *testing.T) {
+	p := start(t, shell(entryName+"=since"))
+	id := identify(t, p)
+	for since, want := range map[uint64]int{0: 1, id.StartTicks: 1, id.StartTicks + 1: 0} {
+		if pids, _, err := FindEnviron(entryName, "since", since); len(pids) != want || err != nil {
+			t.Errorf("since %d (it started at %d): got %v, %v", since, id.StartTicks, pids, err)
+		}
+	}
+}
+
+func TestFindEnvironZombie(t *testing.T) {
+	p := start(t, shell(entryName+"=zombie"))
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := waitEnded(p.pid()); err != nil {
+		t.Fatal(err)
+	}
+	if pids, _, err := FindEnviron(entryName, "zombie", 0); len(pids) > 0 || err != nil {
+		t.Errorf("got %v, %v", pids, err)
+	}
+}
+
+// carriesItself has the variable in its own environment, and so has its child.
+func carriesItself() error {
+	p, err := launch(helper("wait"))
+	if err != nil {
+		return err
+	}
+	defer p.end()
+	pids, _, err := FindEnviron(entryName, "itself", 0)
+	if err != nil || len(pids) != 1 || pids[0] != p.pid() {
+		return fmt.Errorf("got %v, %w, want the child %d and not itself, %d", pids, err, p.pid(), os.Getpid())
+	}
+	return nil
+}
+
+func TestFindEnvironNeverSelf(t *testing.T) {
+	run(t, helper("carries itself", entryName+"=itself"))
+}
+
+// beUndumpable has an environment that no equal may read, like a setuid program's.
+func beUndumpable() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	return waitForEOF()
+}
+
+// findBesideUnreadable runs as an ordinary user, with a process of its own that it can't look into, and with plenty of
+// root's, which it can't either.
+func findBesideUnreadable() error {
+	self, err := Self()
+	if err != nil {
+		return err
+	}
+	if _, err := os.ReadFile("/proc/1/environ"); err == nil {
+		return errors.New("process 1 is readable")
+	}
+	if pids, complete, err := FindEnviron(entryName, "x", 0); len(pids) > 0 || !complete || err != nil {
+		return fmt.Errorf("beside root's processes: %v, %v, %w", pids, complete, err)
+	}
+	p, err := launch(helper("undumpable"))
+	if err != nil {
+		return err
+	}
+	defer p.end()
+	if pids, complete, err := FindEnviron(entryName, "x", self.StartTicks); len(pids) > 0 || complete || err != nil {
+		return fmt.Errorf("beside an own unreadable process: %v, %v, %w", pids, complete, err)
+	}
+	return nil
+}
+
+func TestFindEnvironUnreadable(t *testing.T) {
+	var err error
+	if os.Geteuid() == 0 {
+		err = asNobody("beside unreadable")
+	} else {
+		err = findBesideUnreadable()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFindEnvironBadName(t *testing.T) {
+	for _, c := range [][2]string{{"", "x"}, {"A=B", "x"}, {"A\x00", "x"}, {"A", "x\x00"}} {
+		if _, complete, err := FindEnviron(c[0], c[1], 0); complete || !errors.Is(err, unix.EINVAL) {
+			t.Errorf("%q: got %v, %v", c, complete, err)
+		}
+	}
+}
+
+func TestRealUID(t *testing.T) {
+	for text, want := range map[string]int{
+		"Name:\tsh\nUid:\t1000\t0\t0\t0\nGid:\t5\t5\t5\t5\n": 1000,
+		"Uid:\t0\t0\t0\t0":          0,
+		"":                          -1,
+		"Uid:\n":                    -1,
+		"Uid:\tx\n":                 -1,
+		"Name:\tUid: 7\nGid:\t5\n":  -1, // the kernel writes a line feed in a name as \n
+		"Name:\tx\nuid:\t7\nGid:\n": -1,
+	} {
+		uid, ok := realUID(text)
+		if ok != (want >= 0) || ok && uid != want {
+			t.Errorf("%q: got %d, %v", text, uid, ok)
+		}
+	}
+}
