@@ -1,0 +1,134 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/onerun-dev/onerun/internal/procfs"
+)
+
+// Run starts the job and waits for its end. A job that ends by itself is over when its first process is: what it
+// leaves in the background is left alone, and nothing waits for it.
+//
+// While it runs, SIGTERM, SIGINT, SIGHUP and SIGQUIT sent to this process are forwarded to the job's group; whether to end
+// is up to the job. A signal that this process ignored from its start on (SIGHUP under nohup(1)) stays ignored, here and in
+// the job. When Run returns, the four act again as they did before: whoever has something to record after the job
+// should listen to them before and after, which makes Run faster too.
+//
+// When the timeout passes or ctx is cancelled, the group gets SIGTERM (and SIGCONT, so that stopped processes take
+// notice), and [Command.Grace] later SIGKILL. Run then returns only when no process of the group runs any more, however
+// long that takes: one in an uninterruptible sleep can't be killed by anybody, nor one that changed its user, and until
+// they are gone the caller may not give their lock away. After the first reason to stop no other counts; if the job ended
+// by itself in the same moment, it was not stopped.
+//
+// The goroutine is locked to its thread for the time of the call, since the kernel kills the job when that thread ends
+// (PDEATHSIG, prctl(2)): that is, when this process dies. A caller that locks it earlier, in main, gains nothing
+// but slower switches between goroutines.
+//
+// One call at a time: signals and the terminal belong to the process. On a terminal the job gets it, with the keys Ctrl-C,
+// Ctrl-\ and Ctrl-Z, and gives it back; when it is stopped by Ctrl-Z, this whole process stops, until the shell continues it.
+//
+// The error is a [*StartError] when the job was not started. If ctx is over before, it is that context's cause, and
+// nothing was started either. After any other error the job did run, and End tells what is known: it could not be
+// noted and was stopped, or its exit status was lost (Cause is then 0).
+func Run(ctx context.Context, c Command) (End, error) {
+	return runner{clock: bootTime, files: []uintptr{0, 1, 2}}.run(ctx, c)
+}
+
+// runner is what Run takes from its surroundings.
+type runner struct {
+	clock func() time.Duration // as bootTime
+	files []uintptr            // what becomes the job's 0, 1 and 2
+}
+
+func (r runner) run(ctx context.Context, c Command) (End, error) {
+	tty := openTerminal()
+	defer tty.close()
+	signals := listen(tty)
+	defer signal.Stop(signals)
+	return r.supervise(ctx, c, tty, signals)
+}
+
+// listen catches the signals to forward. It comes before the fork, so that none is lost: what arrives earlier waits in
+// the channel. signal.Ignore is never used: the job would inherit it.
+func listen(tty *terminal) chan os.Signal {
+	signals := make(chan os.Signal, 16)
+	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	if tty.catchesStops() {
+		signal.Notify(signals, unix.SIGTSTP)
+	}
+	return signals
+}
+
+func (r runner) supervise(ctx context.Context, c Command, tty *terminal, signals <-chan os.Signal) (End, error) {
+	if ctx.Err() != nil {
+		return End{}, fmt.Errorf("the job was not started: %w", context.Cause(ctx))
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	end := End{StartedAt: time.Now()}
+	pid, err := start(c, r.files, tty)
+	if err != nil {
+		tty.takeBack()
+		return End{}, err
+	}
+	j := newJob(pid, r.clock, c.Timeout, c.Grace)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	over := make(chan struct{})
+	defer close(over)
+	go j.watch(ctx, signals, over)
+
+	var unnoted error
+	if c.Started != nil {
+		if err := c.Started(identify(pid)); err != nil {
+			unnoted = fmt.Errorf("the job was stopped, because its start could not be noted: %w", err)
+			stop()
+		}
+	}
+	status, err := j.wait(tty)
+	tty.endOf(status, j.wasForwarded)
+	end.FinishedAt = time.Now()
+	if err != nil {
+		return end, fmt.Errorf("the exit status of process %d is lost: %w", pid, err)
+	}
+	end.ExitCode, end.Cause = status.ExitStatus(), Exited
+	if status.Signaled() {
+		end.Signal, end.CoreDumped = status.Signal(), status.CoreDump()
+		end.ExitCode, end.Cause = 128+int(end.Signal), Signaled
+	}
+	if cause := j.stopped(); cause != 0 {
+		end.Cause = cause
+	}
+	return end, unnoted
+}
+
+// identify reads the start time of our own child, which is there at least as a zombie until we reap it.
+func identify(pid int) procfs.Identity {
+	s, err := procfs.ReadStat(pid)
+	if err != nil {
+		return procfs.Identity{PID: pid} // no /proc, or a setuid program on a /proc with hidepid
+	}
+	return procfs.Identity{PID: pid, StartTicks: s.StartTicks}
+}
+
+// bootTime counts the time since boot with the time in suspend (clock_gettime(2)), which Go's own timers leave out.
+func bootTime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(fmt.Sprintf("CLOCK_BOOTTIME: %v", err)) // there since Linux 2.6.39, and Go needs a later one
+	}
+	return time.Duration(ts.Nano())
+}
