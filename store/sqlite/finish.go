@@ -1,0 +1,110 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/filelock"
+)
+
+// Heartbeat implements onerun.Claimer. There is no lease to extend: it says whether
+// the run is still this owner's.
+func (s *Store) Heartbeat(ctx context.Context, l onerun.Lease) (onerun.Beat, error) {
+	h := s.holding(l.Owner)
+	if h == nil || h.lease != l {
+		return onerun.Beat{}, fmt.Errorf("%w: this process doesn't hold %s", onerun.ErrLost, l.Lock)
+	}
+	beat := onerun.Beat{Now: time.Now()}
+	if l.RunID == "" {
+		return beat, nil
+	}
+	err := s.read(ctx, "heartbeat", func(t *tx) error {
+		var n int
+		err := t.row("SELECT count(*) FROM onerun_attempt WHERE run_id = ?1 AND attempt = ?2 AND owner = ?3 AND status = 'RUNNING'", l.RunID, l.Attempt, l.Owner).Scan(&n)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("%w: the run was closed by somebody else", onerun.ErrLost)
+		}
+		return err
+	})
+	return beat, err
+}
+
+// NoteGroup implements onerun.Noter.
+func (s *Store) NoteGroup(l onerun.Lease, pid int, startTicks uint64) error {
+	h := s.holding(l.Owner)
+	if h == nil {
+		return fmt.Errorf("%w: this process doesn't hold %s", onerun.ErrLost, l.Lock)
+	}
+	s.step("note the group")
+	return h.lock.SetGroup(pid, startTicks)
+}
+
+// LockDeleted implements onerun.LockWatcher.
+func (s *Store) LockDeleted(l onerun.Lease) bool {
+	h := s.holding(l.Owner)
+	return h != nil && h.lock.Deleted()
+}
+
+// Finish implements onerun.Claimer. The outcome is noted in the lock file, in room
+// that was allocated before the job started, then told to the ledger. Whatever fails
+// or dies in between, the next claim on this host finds the note.
+func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) error {
+	h := s.holding(l.Owner)
+	if h != nil && (h.lease.Lock != l.Lock || h.lease.Token != l.Token || h.lease.Attempt != l.Attempt || h.lease.RunID != l.RunID || h.lease.Namespace != l.Namespace) {
+		return fmt.Errorf("%w: this process holds another lease", onerun.ErrLost)
+	}
+	if l.RunID == "" {
+		if h != nil {
+			s.letGo(h)
+		}
+		return nil
+	}
+	var noted error
+	if h != nil {
+		s.step("note the outcome")
+		noted = h.lock.SetOutcome(filelock.NewOutcome(out)) // a failure matters only if the ledger fails too
+	}
+	s.step("record the outcome")
+	err := s.write(ctx, "finish", func(t *tx) error {
+		err := t.end(onerun.Run{
+			RunID: l.RunID, Namespace: l.Namespace, Lock: l.Lock, Attempt: l.Attempt, Execution: onerun.Execution{Owner: l.Owner, Token: l.Token},
+		}, out, false)
+		if errors.Is(err, onerun.ErrLost) {
+			return t.recorded(l, out)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, onerun.ErrLost) {
+		if h != nil && noted == nil {
+			noted = h.lock.Sync() // the note is all there is: let it outlast a loss of power
+		}
+		return errors.Join(err, noted)
+	}
+	s.step("clear the note")
+	if h != nil {
+		s.letGo(h)
+	}
+	return err
+}
+
+// recorded tells a finish that was done before (its reply was lost) from one that
+// comes too late.
+func (t *tx) recorded(l onerun.Lease, out onerun.Outcome) error {
+	var status onerun.Status
+	var reason onerun.Reason
+	err := t.row("SELECT status, coalesce(reason, '') FROM onerun_attempt WHERE run_id = ?1 AND attempt = ?2 AND owner = ?3 AND token = ?4",
+		l.RunID, l.Attempt, l.Owner, l.Token).Scan(&status, &reason)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("%w: there is no such attempt", onerun.ErrLost)
+	case err != nil:
+		return err
+	case status == out.Status && reason == out.Reason:
+		return nil
+	}
+	return fmt.Errorf("%w: the attempt is %s already", onerun.ErrLost, status)
+}

@@ -1,0 +1,302 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/filelock"
+)
+
+// Explain implements onerun.Ledger: it judges as a claim would, from what can be
+// seen without taking the lock or changing a row.
+func (s *Store) Explain(ctx context.Context, c onerun.Claim) (*onerun.Refusal, error) {
+	look, err := s.look(c.Namespace, c.Lock)
+	if err != nil {
+		return nil, err
+	}
+	var refused *onerun.Refusal
+	err = s.read(ctx, "explain", func(t *tx) error {
+		refused = nil
+		st, err := t.state(c)
+		if err != nil {
+			return err
+		}
+		if st.holder != nil {
+			st.fate = look.fateOf(st.holder)
+			st.foresee(&st.holder, st.fate, t.now)
+		} else if n := look.note; n != nil && (look.held || n.RunID == "") {
+			if f := look.fate(); f.liveness != onerun.Dead {
+				h := holderOf("", n, f.evidence)
+				st.leftover, st.fate = &h, f
+			}
+		}
+		if r := st.run; r != nil && r.Status == onerun.Running {
+			st.runFate = st.fate
+			if r.Lock != c.Lock {
+				other, err := s.look(c.Namespace, r.Lock)
+				if err != nil {
+					return err
+				}
+				st.runFate = other.fateOf(r)
+				st.foresee(&st.run, st.runFate, t.now)
+			}
+		}
+		if v := onerun.Decide(st.facts(t.now)); v.Reason != "" {
+			refused = refusal(c, v, t.now)
+		}
+		return nil
+	})
+	return refused, err
+}
+
+// foresee does to a dead run what closeDead would, without writing it down.
+func (st *settled) foresee(r **runRow, f fate, now time.Time) {
+	out := f.end((*r).OnCrash)
+	if out == nil {
+		return
+	}
+	ended := **r
+	ended.Status, ended.Reason, ended.Evidence, ended.FinishedAt = out.Status, out.Reason, f.evidence, now
+	if f.void {
+		ended.NextRetryAt = now
+	}
+	if st.run != nil && st.run.RunID == ended.RunID {
+		st.run, st.runFate = &ended, fate{}
+	}
+	if st.holder != nil && st.holder.RunID == ended.RunID {
+		st.holder, st.fate = nil, fate{}
+	}
+}
+
+func (s *Store) look(namespace string, lock onerun.LockName) (view, error) {
+	st, err := s.dir.Look(namespace, lock)
+	if err != nil {
+		return view{}, err
+	}
+	return viewOfState(st), nil
+}
+
+func viewOfState(st filelock.State) view {
+	return view{held: st.Held, note: st.Note, liveness: st.Verdict.Liveness, void: st.Verdict.Void, evidence: st.Verdict.Evidence}
+}
+
+// Runs implements onerun.Ledger.
+func (s *Store) Runs(ctx context.Context, q onerun.Query) ([]onerun.Run, error) {
+	where, args := []string{"r.namespace = ?"}, []any{q.Namespace}
+	and := func(condition string, arg ...any) {
+		where = append(where, condition)
+		args = append(args, arg...)
+	}
+	if q.RunID != "" {
+		and("r.run_id = ?", q.RunID)
+	}
+	switch {
+	case q.Partition != "":
+		and("r.key = ?", onerun.MakeKey(q.Job, q.Partition))
+	case q.Job != "":
+		and("r.job = ?", q.Job)
+	}
+	if n := len(q.Statuses); n > 0 {
+		in := make([]any, n)
+		for i, st := range q.Statuses {
+			in[i] = st
+		}
+		and("r.status IN (?"+strings.Repeat(", ?", n-1)+")", in...)
+	}
+	if !q.Since.IsZero() {
+		and("r.started_at >= ?", q.Since.UnixMicro())
+	}
+	if q.RetryDue {
+		and("r.status = 'FAILED' AND r.next_retry_at IS NOT NULL")
+	}
+	tail := "WHERE " + strings.Join(where, " AND ") + " ORDER BY r.started_at DESC, r.run_id DESC"
+	if q.Limit > 0 {
+		tail += fmt.Sprintf(" LIMIT %d", q.Limit)
+	}
+	var runs []onerun.Run
+	err := s.read(ctx, "read the runs", func(t *tx) error {
+		runs = nil
+		found, err := t.runs(tail, args...)
+		if err != nil {
+			return err
+		}
+		for _, r := range found {
+			if err := s.complete(t, r); err != nil {
+				return err
+			}
+			runs = append(runs, r.Run)
+		}
+		return nil
+	})
+	return runs, err
+}
+
+// complete adds what is found out about a run when it is read: how often it was
+// refused, and whether a RUNNING one is alive and on time.
+func (s *Store) complete(t *tx, r *runRow) error {
+	query, args := "SELECT coalesce(sum(count), 0) FROM onerun_skip WHERE namespace = ?1 AND job = ?2 AND key = ?3", []any{r.Namespace, r.Job, r.Key()}
+	if r.Partition == "" {
+		query += " AND holder = ?4"
+		args = append(args, r.Run.Holder().ID())
+	}
+	if err := t.row(query, args...).Scan(&r.Skips); err != nil || r.Status != onerun.Running {
+		return err
+	}
+	look, err := s.look(r.Namespace, r.Lock)
+	if err != nil {
+		return err
+	}
+	f := look.fateOf(r)
+	r.Liveness, r.Evidence, r.Stale = f.liveness, f.evidence, f.blocks()
+	limit := r.StaleAfter
+	if limit == 0 {
+		if limit, err = t.usualLimit(r.Run); err != nil {
+			return err
+		}
+		r.StaleAfter = limit
+	}
+	if age := t.now.Sub(r.StartedAt); age > limit {
+		r.Stale = true
+		r.Evidence += fmt.Sprintf("; RUNNING for %s, over its stale-after of %s", age.Round(time.Second), limit)
+	}
+	return nil
+}
+
+// usualLimit is the default of stale-after: twice the longest of the job's last 50
+// successes, and at least MinStaleAfter.
+func (t *tx) usualLimit(r onerun.Run) (time.Duration, error) {
+	var longest int64
+	err := t.row(`SELECT coalesce(max(finished_at - started_at), 0) FROM (
+		SELECT started_at, finished_at FROM onerun_run
+		WHERE namespace = ?1 AND job = ?2 AND status = 'SUCCEEDED' ORDER BY started_at DESC LIMIT 50)`, r.Namespace, r.Job).Scan(&longest)
+	return max(onerun.MinStaleAfter, 2*time.Duration(longest)*time.Microsecond), err
+}
+
+// Detail implements onerun.Ledger.
+func (s *Store) Detail(ctx context.Context, namespace, runID string) (onerun.Detail, error) {
+	var d onerun.Detail
+	err := s.read(ctx, "read a run", func(t *tx) error {
+		found, err := t.runs("WHERE r.namespace = ?1 AND r.run_id = ?2", namespace, runID)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("run %s: %w", runID, onerun.ErrNotFound)
+		}
+		r := found[0]
+		if err := s.complete(t, r); err != nil {
+			return err
+		}
+		d = onerun.Detail{Run: r.Run}
+		if d.Attempts, err = t.attempts(runID); err != nil {
+			return err
+		}
+		if d.Approvals, err = t.approvals(runID); err != nil {
+			return err
+		}
+		if d.Events, err = t.events(runID); err != nil {
+			return err
+		}
+		d.Skips, err = t.skips(namespace, r.Job, r.Key())
+		if r.Partition == "" {
+			d.Skips = skipsAt(d.Skips, r.Run.Holder().ID())
+		}
+		return err
+	})
+	return d, err
+}
+
+func skipsAt(skips []onerun.Skip, holder string) []onerun.Skip {
+	var out []onerun.Skip
+	for _, k := range skips {
+		if k.Holder == holder {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Skips implements onerun.Ledger.
+func (s *Store) Skips(ctx context.Context, namespace, job, partition string) (skips []onerun.Skip, err error) {
+	err = s.read(ctx, "read the skips", func(t *tx) (err error) {
+		skips, err = t.skips(namespace, job, onerun.MakeKey(job, partition))
+		return err
+	})
+	return skips, err
+}
+
+// Jobs implements onerun.Ledger.
+func (s *Store) Jobs(ctx context.Context, namespace string) ([]onerun.JobState, error) {
+	var jobs []onerun.JobState
+	err := s.read(ctx, "read the jobs", func(t *tx) error {
+		jobs = nil
+		return t.each(func(scan func(...any) error) error {
+			j := onerun.JobState{Namespace: namespace}
+			var at *int64
+			err := scan(&j.Job, &at, &j.PausedBy, &j.Reason)
+			j.PausedAt = fromMicros(at)
+			jobs = append(jobs, j)
+			return err
+		}, "SELECT job, paused_at, coalesce(paused_by, ''), coalesce(pause_reason, '') FROM onerun_job WHERE namespace = ?1 AND paused_at IS NOT NULL ORDER BY job", namespace)
+	})
+	return jobs, err
+}
+
+// Locks implements onerun.Ledger: every lock that a RUNNING run has in the ledger,
+// or whose file is held or names somebody.
+func (s *Store) Locks(ctx context.Context, namespace string) ([]onerun.LockState, error) {
+	files, err := s.dir.List()
+	if err != nil {
+		return nil, err
+	}
+	var locks []onerun.LockState
+	err = s.read(ctx, "read the locks", func(t *tx) error {
+		locks = nil
+		running, err := t.runs("WHERE r.namespace = ?1 AND r.status = 'RUNNING' ORDER BY r.lock", namespace)
+		if err != nil {
+			return err
+		}
+		seen := map[string]bool{}
+		for _, r := range running {
+			if err := s.complete(t, r); err != nil {
+				return err
+			}
+			run := r.Run
+			path := s.lockPath(namespace, r.Lock)
+			seen[path] = true
+			locks = append(locks, onerun.LockState{
+				Namespace: namespace, Lock: r.Lock, Path: path, Mode: onerun.LockFlock, Token: r.Token,
+				Run: &run, Holder: run.Holder(), Liveness: run.Liveness, Evidence: run.Evidence,
+			})
+		}
+		for _, f := range files {
+			if l, ok := lockOfFile(namespace, f); ok && !seen[s.lockPath(namespace, l.Lock)] {
+				locks = append(locks, l)
+			}
+		}
+		return nil
+	})
+	return locks, err
+}
+
+// lockOfFile describes a lock file that no RUNNING run of the ledger explains.
+func lockOfFile(namespace string, f filelock.State) (onerun.LockState, bool) {
+	v := viewOfState(f)
+	n := v.note
+	switch {
+	case n == nil && !v.held && !f.Unreadable,
+		n != nil && n.Namespace != namespace,
+		n != nil && !v.held && (n.RunID != "" || v.liveness == onerun.Dead):
+		return onerun.LockState{}, false
+	}
+	l := onerun.LockState{Namespace: namespace, Path: f.Path, Mode: f.Mode, Holder: holderOf(f.Path, n, v.evidence)}
+	fate := v.fate()
+	l.Liveness, l.Evidence = fate.liveness, fate.evidence
+	if n != nil {
+		l.Lock, l.Token = n.LockName(), n.Token
+	}
+	return l, true
+}

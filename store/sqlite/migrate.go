@@ -1,0 +1,101 @@
+package sqlite
+
+import (
+	"context"
+	_ "embed" // the schema
+	"fmt"
+
+	"github.com/onerun-dev/onerun"
+)
+
+// applicationID marks a database as onerun's (PRAGMA application_id): "1run".
+const applicationID = 0x3172756e
+
+// schemas are the steps from one version to the next: schemas[0] makes version 1 of
+// an empty database. A step is never changed once released.
+var schemas = [...]string{schema1}
+
+//go:embed sql/001_schema.sql
+var schema1 string
+
+// migrate brings the schema up to this program's version. Under concurrent first
+// use one process does it, and the others wait for it.
+func (d *db) migrate(ctx context.Context) error {
+	version, err := d.version(ctx)
+	if err != nil || version == len(schemas) {
+		return err
+	}
+	// The journal mode is kept in the file. It can't be changed inside a transaction,
+	// and changing it waits for nobody, so it may be busy.
+	if err := d.patiently(ctx, func() error {
+		_, err := d.conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA journal_mode = WAL")
+		return err
+	}); err != nil {
+		return err
+	}
+	return d.transact(ctx, "migrate the store", "BEGIN IMMEDIATE", func(t *tx) error {
+		version, err := t.checkVersion(d.path) // again: another process may have been first
+		if err != nil {
+			return err
+		}
+		for ; version < len(schemas); version++ {
+			if err := t.exec(schemas[version]); err != nil {
+				return fmt.Errorf("version %d: %w", version+1, err)
+			}
+		}
+		// The two numbers are in the file's header, and change with the transaction.
+		return t.exec(fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", versionNumber(version), applicationID))
+	})
+}
+
+// version reads the schema's version. That it is this program's is all that most
+// starts have to know.
+func (d *db) version(ctx context.Context) (version int, err error) {
+	err = d.patiently(ctx, func() error {
+		t := &tx{ctx: context.WithoutCancel(ctx), conn: d.conn}
+		err := t.row("PRAGMA user_version").Scan(&version)
+		if err == nil && version != versionNumber(len(schemas)) {
+			version, err = t.checkVersion(d.path)
+			return err
+		}
+		version = len(schemas)
+		return err
+	})
+	return version, err
+}
+
+// versionNumber is what PRAGMA user_version holds: the version, raised so that a
+// database of somebody else's is not taken for one of onerun's.
+func versionNumber(version int) int { return applicationID&0xffff0000 + version }
+
+// checkVersion reads the schema's version and refuses what this program would
+// damage: a newer schema, or a database that is somebody else's.
+func (t *tx) checkVersion(path string) (int, error) {
+	var version, app int
+	if err := t.row("SELECT user_version, application_id FROM pragma_user_version, pragma_application_id").Scan(&version, &app); err != nil {
+		return 0, err
+	}
+	if app == applicationID {
+		known := version - versionNumber(0)
+		if known < 1 || known > len(schemas) {
+			return 0, &onerun.StoreError{
+				Kind: onerun.ErrConfig, What: "open the store", Path: path,
+				Err: fmt.Errorf("its schema is not one of this program's (PRAGMA user_version is %d, known are %d to %d)", version, versionNumber(1), versionNumber(len(schemas))),
+				Do:  "use the newer onerun that wrote it",
+			}
+		}
+		return known, nil
+	}
+	var objects int
+	if err := t.row("SELECT count(*) FROM sqlite_schema").Scan(&objects); err != nil {
+		return 0, err
+	}
+	if app != 0 || version != 0 || objects != 0 {
+		return 0, &onerun.StoreError{
+			Kind: onerun.ErrConfig, What: "open the store", Path: path,
+			Err: fmt.Errorf("it is a database, but not one of onerun's"),
+			Do:  "name another file with --store sqlite:PATH",
+		}
+	}
+	return 0, nil
+}

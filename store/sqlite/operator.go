@@ -1,0 +1,226 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	_ "embed" // queries
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/onerun-dev/onerun"
+)
+
+//go:embed sql/insert_event.sql
+var sqlInsertEvent string
+
+// chainOperators is the one chain of what people decided; a run's own events have a
+// chain each, so that machines never queue for one chain's end.
+const chainOperators = "operator"
+
+// event appends to the journal. Its hash covers the hash before it in the chain.
+func (t *tx) event(e onerun.Event, r onerun.Run) error {
+	chain := r.RunID
+	if e.By != "" {
+		chain = chainOperators
+	}
+	var last string
+	err := t.row("SELECT hash FROM onerun_event WHERE chain = ?1 ORDER BY id DESC LIMIT 1", chain).Scan(&last)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	content, err := json.Marshal([]any{last, t.now.UnixMicro(), e.Name, r.Namespace, r.Job, r.Key(), r.RunID, e.By, e.Reason, e.Detail})
+	if err != nil {
+		return err
+	}
+	hash := sha256.Sum256(content)
+	return t.exec(sqlInsertEvent, t.now.UnixMicro(), e.Name, r.Namespace, r.Job, null(r.Key()), null(r.RunID), null(e.By),
+		null(e.Reason), null(e.Detail), chain, hex.EncodeToString(hash[:]))
+}
+
+// Resolve implements onerun.Operator.
+func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, error) {
+	var run onerun.Run
+	err := s.write(ctx, "resolve", func(t *tx) error {
+		where, args := "WHERE r.namespace = ?1 AND r.run_id = ?2", []any{q.Namespace, q.RunID}
+		if q.RunID == "" {
+			where, args = "WHERE r.namespace = ?1 AND r.key = ?2", []any{q.Namespace, onerun.MakeKey(q.Job, q.Partition)}
+		}
+		found, err := t.runs(where, args...)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			run, err = t.cancelInAdvance(q)
+			return err
+		}
+		r := found[0]
+		if onerun.Expected(r.Run) != q.Expect {
+			return changed(r.Run)
+		}
+		over := false
+		if r.Status == onerun.Running {
+			c := onerun.Claim{Namespace: r.Namespace, Lock: r.Lock, Job: r.Job, Owner: onerun.NewID()}
+			lock, held, err := s.dir.Acquire(t.ctx, s.request(c, false))
+			if err != nil {
+				return err
+			}
+			v := view{held: true}
+			if held == nil {
+				defer func() { _ = lock.Release() }()
+				v = viewOf(lock)
+			}
+			f := v.fateOf(r)
+			if f.outcome != nil {
+				return &onerun.StateError{Why: fmt.Sprintf("%s has ended (%s), and its next claim will record that; nothing to resolve", r.Name(), f.outcome.Status)}
+			}
+			over, r.Evidence = f.liveness != onerun.Alive, f.evidence
+		}
+		if err := onerun.ResolveAllowed(&r.Run, q.As, over); err != nil {
+			return err
+		}
+		if run, err = t.resolve(r.Run, q); err != nil {
+			return err
+		}
+		return t.event(onerun.Event{Name: onerun.EventResolved, By: q.By, Reason: q.Reason, Detail: fmt.Sprintf("%s to %s", r.Status, q.As)}, run)
+	})
+	return run, err
+}
+
+func (t *tx) cancelInAdvance(q onerun.Resolution) (onerun.Run, error) {
+	if err := onerun.ResolveAllowed(nil, q.As, false); err != nil {
+		return onerun.Run{}, err
+	}
+	if q.Expect.Status != "" || q.RunID != "" || q.Partition == "" {
+		return onerun.Run{}, &onerun.StateError{Why: "the run is gone"}
+	}
+	id := onerun.NewRunID(t.now)
+	err := t.exec(sqlInsertRun, id, q.Namespace, q.Job, q.Partition, onerun.MakeKey(q.Job, q.Partition), null(q.BusinessDate), onerun.JobLock(q.Job),
+		onerun.Skipped, 0, nil, t.now.UnixMicro(), t.now.UnixMicro(), nil, nil, nil, nil, nil, nil, nil)
+	if err != nil {
+		return onerun.Run{}, err
+	}
+	run, err := t.runByID(id)
+	if err != nil {
+		return onerun.Run{}, err
+	}
+	return run.Run, t.event(onerun.Event{Name: onerun.EventResolved, By: q.By, Reason: q.Reason, Detail: "cancelled in advance"}, run.Run)
+}
+
+// resolve closes a run as decided. A decision is final: no retry follows from it.
+func (t *tx) resolve(r onerun.Run, q onerun.Resolution) (onerun.Run, error) {
+	reason := onerun.Reason("")
+	if q.As == onerun.Failed {
+		reason = onerun.ReasonOwnerDied
+	}
+	n, err := t.changed(`UPDATE onerun_run SET status = ?4, reason = ?5, next_retry_at = NULL,
+		finished_at = CASE status WHEN 'RUNNING' THEN ?6 ELSE finished_at END
+		WHERE run_id = ?1 AND status = ?2 AND attempt = ?3`, r.RunID, r.Status, r.Attempt, q.As, null(reason), t.now.UnixMicro())
+	if err == nil && n != 1 {
+		err = errChanged
+	}
+	if err == nil && r.Status == onerun.Running {
+		n, err = t.changed(`UPDATE onerun_attempt SET status = ?4, reason = ?5, finished_at = ?6
+			WHERE run_id = ?1 AND attempt = ?2 AND owner = ?3 AND status = 'RUNNING'`, r.RunID, r.Attempt, r.Owner, q.As, null(reason), t.now.UnixMicro())
+		if err == nil && n != 1 {
+			err = errChanged
+		}
+		if err == nil {
+			err = t.exec(sqlFreeLock, r.Namespace, r.Lock, r.Owner)
+		}
+	}
+	if err != nil {
+		return onerun.Run{}, err
+	}
+	after, err := t.runByID(r.RunID)
+	if err != nil {
+		return onerun.Run{}, err
+	}
+	return after.Run, nil
+}
+
+func changed(r onerun.Run) error {
+	return &onerun.StateError{Why: fmt.Sprintf("%s changed meanwhile: it is %s now, attempt %d; look again", r.Name(), r.Status, r.Attempt)}
+}
+
+// Approve implements onerun.Operator.
+func (s *Store) Approve(ctx context.Context, q onerun.ApprovalRequest) (onerun.Approval, error) {
+	var a onerun.Approval
+	err := s.write(ctx, "approve a rerun", func(t *tx) error {
+		found, err := t.runs("WHERE r.namespace = ?1 AND r.run_id = ?2", q.Namespace, q.RunID)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("run %s: %w", q.RunID, onerun.ErrNotFound)
+		}
+		run := found[0].Run
+		if onerun.Expected(run) != q.Expect {
+			return changed(run)
+		}
+		open, err := t.openApproval(run.RunID)
+		if err != nil {
+			return err
+		}
+		if err := onerun.ApproveAllowed(run, open, t.now); err != nil {
+			return err
+		}
+		if open != nil { // outdated: the run is not what its approver saw
+			if err := t.exec("UPDATE onerun_approval SET used_at = ?2, used_attempt = 0 WHERE id = ?1", open.ID, t.now.UnixMicro()); err != nil {
+				return err
+			}
+		}
+		a = onerun.Approval{RunID: run.RunID, Status: run.Status, Attempt: run.Attempt, Reason: q.Reason, By: q.By, CreatedAt: t.now, ExpiresAt: q.ExpiresAt}
+		err = t.row(`INSERT INTO onerun_approval (run_id, status, attempt, reason, approved_by, created_at, expires_at)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) RETURNING id`,
+			a.RunID, a.Status, a.Attempt, a.Reason, a.By, t.now.UnixMicro(), micros(a.ExpiresAt)).Scan(&a.ID)
+		if err != nil {
+			return err
+		}
+		return t.event(onerun.Event{Name: onerun.EventRerunApproved, By: q.By, Reason: q.Reason}, run)
+	})
+	return a, err
+}
+
+// Pause implements onerun.Operator.
+func (s *Store) Pause(ctx context.Context, q onerun.PauseRequest) error {
+	return s.write(ctx, "pause", func(t *tx) error {
+		n, err := t.changed(`INSERT INTO onerun_job (namespace, job, paused_at, paused_by, pause_reason) VALUES (?1, ?2, ?3, ?4, ?5)
+			ON CONFLICT (namespace, job) DO UPDATE SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
+			WHERE paused_at IS NULL`, q.Namespace, q.Job, t.now.UnixMicro(), q.By, q.Reason)
+		if err == nil && n == 0 {
+			err = &onerun.StateError{Why: q.Job + " is paused already; see: onerun status " + q.Job}
+		}
+		if err != nil {
+			return err
+		}
+		return t.event(onerun.Event{Name: onerun.EventPaused, By: q.By, Reason: q.Reason}, onerun.Run{Namespace: q.Namespace, Job: q.Job})
+	})
+}
+
+// Resume implements onerun.Operator.
+func (s *Store) Resume(ctx context.Context, q onerun.PauseRequest) error {
+	return s.write(ctx, "resume", func(t *tx) error {
+		n, err := t.changed(`UPDATE onerun_job SET paused_at = NULL, paused_by = NULL, pause_reason = NULL
+			WHERE namespace = ?1 AND job = ?2 AND paused_at IS NOT NULL`, q.Namespace, q.Job)
+		if err == nil && n == 0 {
+			err = &onerun.StateError{Why: q.Job + " is not paused"}
+		}
+		if err != nil {
+			return err
+		}
+		return t.event(onerun.Event{Name: onerun.EventResumed, By: q.By, Reason: q.Reason}, onerun.Run{Namespace: q.Namespace, Job: q.Job})
+	})
+}
+
+// Unlock implements onerun.Unlocker.
+func (s *Store) Unlock(ctx context.Context, namespace string, lock onerun.LockName, by, reason string) error {
+	if err := s.dir.Unlock(namespace, lock); err != nil {
+		return err
+	}
+	return s.write(ctx, "record the unlocking", func(t *tx) error {
+		return t.event(onerun.Event{Name: onerun.EventUnlocked, By: by, Reason: reason, Detail: string(lock)}, onerun.Run{Namespace: namespace, Job: lock.Name()})
+	})
+}

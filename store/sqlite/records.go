@@ -1,0 +1,77 @@
+package sqlite
+
+import (
+	"time"
+
+	"github.com/onerun-dev/onerun"
+)
+
+// attempts reads the attempts of a run in their order.
+func (t *tx) attempts(runID string) ([]onerun.Attempt, error) {
+	var out []onerun.Attempt
+	err := t.each(func(scan func(...any) error) error {
+		var a onerun.Attempt
+		var started, finished, stale *int64
+		var pidns, timens, ticks int64
+		err := scan(&a.Number, &a.Status, &a.Void, &a.Owner, &a.Token, &a.Worker.Label, &a.Worker.Host, &a.Worker.Machine,
+			&a.Worker.Boot, &pidns, &timens, &a.Worker.PID, &ticks, &a.OnCrash, &stale, &started, &finished,
+			&a.Reason, &a.ExitCode, &a.Signal, &a.Error, &a.Processed, &a.Failed)
+		a.Worker.PIDNS, a.Worker.TimeNS, a.Worker.StartTicks = uint64(pidns), uint64(timens), uint64(ticks)
+		a.Worker.Label = labelOf(a.Worker)
+		a.StartedAt, a.FinishedAt = fromMicros(started), fromMicros(finished)
+		if stale != nil {
+			a.StaleAfter = time.Duration(*stale) * time.Microsecond
+		}
+		out = append(out, a)
+		return err
+	}, `SELECT attempt, status, void, owner, token, coalesce(worker_id, ''), coalesce(host, ''), coalesce(machine, ''),
+		coalesce(boot, ''), coalesce(pid_ns, 0), coalesce(time_ns, 0), coalesce(pid, 0), coalesce(start_ticks, 0), on_crash, stale_after, started_at, finished_at,
+		coalesce(reason, ''), exit_code, coalesce(signal, ''), coalesce(error, ''), processed, failed
+		FROM onerun_attempt WHERE run_id = ?1 ORDER BY attempt`, runID)
+	return out, err
+}
+
+// approvals reads the approvals of a run, oldest first.
+func (t *tx) approvals(runID string) ([]onerun.Approval, error) {
+	var out []onerun.Approval
+	err := t.each(func(scan func(...any) error) error {
+		a := onerun.Approval{RunID: runID}
+		var created, expires, used *int64
+		err := scan(&a.ID, &a.Status, &a.Attempt, &a.Reason, &a.By, &created, &expires, &used, &a.UsedBy)
+		a.CreatedAt, a.ExpiresAt, a.UsedAt = fromMicros(created), fromMicros(expires), fromMicros(used)
+		out = append(out, a)
+		return err
+	}, `SELECT id, status, attempt, reason, approved_by, created_at, expires_at, used_at, coalesce(used_attempt, 0)
+		FROM onerun_approval WHERE run_id = ?1 ORDER BY id`, runID)
+	return out, err
+}
+
+// events reads the events of a run, oldest first.
+func (t *tx) events(runID string) ([]onerun.Event, error) {
+	var out []onerun.Event
+	err := t.each(func(scan func(...any) error) error {
+		e := onerun.Event{RunID: runID}
+		var at *int64
+		err := scan(&e.ID, &at, &e.Name, &e.Job, &e.Key, &e.By, &e.Reason, &e.Detail)
+		e.At = fromMicros(at)
+		out = append(out, e)
+		return err
+	}, `SELECT id, at, event, job, coalesce(key, ''), coalesce(by, ''), coalesce(reason, ''), coalesce(detail, '')
+		FROM onerun_event WHERE run_id = ?1 ORDER BY id`, runID)
+	return out, err
+}
+
+// skips reads the refusals of a key, or of an unkeyed job, oldest first.
+func (t *tx) skips(namespace, job, key string) ([]onerun.Skip, error) {
+	var out []onerun.Skip
+	err := t.each(func(scan func(...any) error) error {
+		k := onerun.Skip{Namespace: namespace, Job: job, Key: key}
+		var first, last *int64
+		err := scan(&k.Reason, &k.Holder, &k.Detail, &k.Count, &first, &last)
+		k.FirstAt, k.LastAt = fromMicros(first), fromMicros(last)
+		out = append(out, k)
+		return err
+	}, `SELECT reason, holder, detail, count, first_at, last_at FROM onerun_skip
+		WHERE namespace = ?1 AND job = ?2 AND key = ?3 ORDER BY first_at, reason, holder`, namespace, job, key)
+	return out, err
+}

@@ -1,0 +1,303 @@
+package sqlite
+
+import (
+	"database/sql"
+	_ "embed" // queries
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/onerun-dev/onerun"
+)
+
+//go:embed sql/run_columns.sql
+var sqlRunColumns string
+
+//go:embed sql/end_attempt.sql
+var sqlEndAttempt string
+
+//go:embed sql/end_run.sql
+var sqlEndRun string
+
+//go:embed sql/free_lock.sql
+var sqlFreeLock string
+
+// runRow is a run with what its judge needs to know.
+type runRow struct {
+	onerun.Run
+	inProcess bool
+}
+
+// settled is what a claim finds after what was known has been settled.
+type settled struct {
+	run       *runRow // the run of the key
+	runFate   fate
+	holder    *runRow // the RUNNING run under the lock; may be run
+	fate      fate
+	leftover  *onerun.Holder // what `onerun lock` left running under the lock
+	paused    *onerun.JobState
+	approval  *onerun.Approval
+	lastToken int64
+	closed    []onerun.Run
+}
+
+// settle reads what a claim is about, and closes what is dead: the lock's holder,
+// and the key's owner under another lock.
+func (s *Store) settle(t *tx, c onerun.Claim, found view) (*settled, error) {
+	st, err := t.state(c)
+	if err != nil {
+		return nil, err
+	}
+	if n := found.note; n != nil {
+		st.lastToken = max(st.lastToken, n.Token)
+		if f := found.fate(); !found.held && n.RunID == "" && f.liveness != onerun.Dead {
+			h := holderOf("", n, f.evidence)
+			st.leftover, st.fate = &h, f
+		}
+	}
+	if st.holder != nil {
+		st.fate = found.fateOf(st.holder)
+		if err := t.closeDead(&st.holder, st.fate, st); err != nil {
+			return nil, err
+		}
+	}
+	if r := st.run; r != nil && r.Status == onerun.Running {
+		if r.Lock == c.Lock {
+			st.runFate = st.fate
+			return st, nil
+		}
+		// The key runs under another lock. Trying that one never waits.
+		other := c
+		other.Lock, other.LockMode = r.Lock, onerun.LockFlock
+		lock, held, err := s.dir.Acquire(t.ctx, s.request(other, false))
+		if err != nil {
+			return nil, err
+		}
+		v := view{held: true}
+		if held == nil {
+			defer func() { _ = lock.Release() }()
+			v = viewOf(lock)
+		} else {
+			v.evidence = held.Evidence
+		}
+		st.runFate = v.fateOf(r)
+		if err := t.closeDead(&st.run, st.runFate, st); err != nil {
+			return nil, err
+		}
+	}
+	return st, nil
+}
+
+// facts are what the claim table is applied to.
+func (st *settled) facts(now time.Time) onerun.Facts {
+	f := onerun.Facts{Now: now, Paused: st.paused, Approval: st.approval}
+	if r := st.run; r != nil {
+		run := r.Run
+		run.Evidence = st.runFate.evidence
+		f.Run, f.RunStale = &run, run.Status == onerun.Running && st.runFate.blocks()
+	}
+	switch h := st.holder; {
+	case h != nil && (st.run == nil || h.RunID != st.run.RunID):
+		h.Evidence = st.fate.evidence
+		holder := h.Run.Holder()
+		f.LockHolder, f.LockStale = &holder, st.fate.blocks()
+	case st.leftover != nil:
+		f.LockHolder, f.LockStale = st.leftover, st.fate.stale
+	}
+	return f
+}
+
+// blocks reports whether a run with this fate, not having been closed, waits for a
+// person: its end is not proven, or its policy is manual.
+func (f fate) blocks() bool { return f.stale || f.liveness == onerun.Dead }
+
+// closeDead closes a RUNNING run if its fate allows it, and reads it again.
+func (t *tx) closeDead(r **runRow, f fate, st *settled) error {
+	run := *r
+	out := f.end(run.OnCrash)
+	if out == nil {
+		return nil
+	}
+	if err := t.end(run.Run, *out, f.void); err != nil {
+		return err
+	}
+	closed, err := t.runByID(run.RunID)
+	if err != nil {
+		return err
+	}
+	closed.Evidence = f.evidence
+	st.closed = append(st.closed, closed.Run)
+	event := onerun.Event{Name: onerun.EventTakenOver, Detail: f.evidence}
+	if f.outcome != nil {
+		event.Name = onerun.EventLateOutcome
+	}
+	if err := t.event(event, closed.Run); err != nil {
+		return err
+	}
+	if st.run != nil && st.run.RunID == run.RunID {
+		st.run, st.runFate = closed, fate{}
+	}
+	if st.holder != nil && st.holder.RunID == run.RunID {
+		st.holder, st.fate = nil, fate{}
+	}
+	return nil
+}
+
+// errChanged can't happen: the transaction that read the row has the write lock.
+var errChanged = &onerun.StoreError{Kind: onerun.ErrInternal, What: "a row changed inside the transaction that read it", Do: "please report this"}
+
+// end closes a RUNNING attempt and its run, reckons the next retry by the policy of
+// the attempt's own owner, and frees the lock in the ledger. It returns ErrLost
+// when the attempt is not that owner's any more.
+func (t *tx) end(r onerun.Run, out onerun.Outcome, void bool) error {
+	finished := out.FinishedAt
+	if finished.IsZero() {
+		finished = t.now
+	}
+	var p onerun.Policy
+	var bmin, bmax int64
+	var keyed bool
+	text := onerun.CutError(out.Error)
+	err := t.row(sqlEndAttempt, r.RunID, r.Attempt, r.Owner, out.Status, null(out.Reason), out.ExitCode, null(out.Signal), null(text),
+		out.Processed, out.Failed, finished.UnixMicro(), void).Scan(&p.Retries, &bmin, &bmax, &p.RetryLost, &keyed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return onerun.ErrLost
+	}
+	if err != nil {
+		return err
+	}
+	var retryAt time.Time
+	switch {
+	case out.Status != onerun.Failed || !keyed:
+	case void: // it never started, so it may start at once and costs no retry
+		retryAt = t.now
+	case p.Retries > 0:
+		p.BackoffMin, p.BackoffMax = time.Duration(bmin)*time.Microsecond, time.Duration(bmax)*time.Microsecond
+		var failures int
+		if err := t.row("SELECT count(*) FROM onerun_attempt WHERE run_id = ?1 AND status = 'FAILED' AND void = 0", r.RunID).Scan(&failures); err != nil {
+			return err
+		}
+		retryAt, _ = p.NextRetry(t.now, failures, out.Reason, rand.Float64())
+	}
+	n, err := t.changed(sqlEndRun, r.RunID, r.Attempt, out.Status, null(out.Reason), out.ExitCode, null(out.Signal), null(text),
+		out.Processed, out.Failed, finished.UnixMicro(), micros(retryAt))
+	if err == nil && n != 1 {
+		err = errChanged
+	}
+	if err == nil {
+		err = t.exec(sqlFreeLock, r.Namespace, r.Lock, r.Owner)
+	}
+	return err
+}
+
+// state reads what a claim is decided on.
+func (t *tx) state(c onerun.Claim) (*settled, error) {
+	st := &settled{}
+	var token, paused *int64
+	var own, running *string
+	err := t.row(sqlClaimState, c.Namespace, c.Lock, c.Key(), c.Job).Scan(&token, &own, &running, &paused)
+	if err != nil {
+		return nil, err
+	}
+	if token != nil {
+		st.lastToken = *token
+	}
+	if own != nil {
+		if st.run, err = t.runByID(*own); err != nil {
+			return nil, err
+		}
+		if st.run.Status != onerun.Running {
+			if st.approval, err = t.openApproval(*own); err != nil {
+				return nil, err
+			}
+		}
+	}
+	switch {
+	case running == nil:
+	case own != nil && *running == *own:
+		st.holder = st.run
+	default:
+		if st.holder, err = t.runByID(*running); err != nil {
+			return nil, err
+		}
+	}
+	if paused != nil {
+		st.paused = &onerun.JobState{Namespace: c.Namespace, Job: c.Job, PausedAt: fromMicros(paused)}
+		err = t.row("SELECT paused_by, pause_reason FROM onerun_job WHERE namespace = ?1 AND job = ?2", c.Namespace, c.Job).
+			Scan(&st.paused.PausedBy, &st.paused.Reason)
+	}
+	return st, err
+}
+
+// runByID reads a run that is known to be there.
+func (t *tx) runByID(id string) (*runRow, error) {
+	found, err := t.runs("WHERE r.run_id = ?1", id)
+	if err == nil && len(found) != 1 {
+		err = errChanged
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+func (t *tx) openApproval(runID string) (*onerun.Approval, error) {
+	all, err := t.approvals(runID)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		if a.UsedAt.IsZero() {
+			return &a, nil
+		}
+	}
+	return nil, nil
+}
+
+// runs reads runs with their last attempts.
+func (t *tx) runs(where string, args ...any) ([]*runRow, error) {
+	var found []*runRow
+	err := t.each(func(scan func(...any) error) error {
+		r, err := scanRun(scan)
+		found = append(found, r)
+		return err
+	}, sqlRunColumns+where, args...)
+	return found, err
+}
+
+func scanRun(scan func(...any) error) (*runRow, error) {
+	r := &runRow{}
+	var scheduled, started, finished, retry, stale *int64
+	var labels string
+	var pidns, timens, ticks int64
+	err := scan(&r.RunID, &r.Namespace, &r.Job, &r.Partition, &r.BusinessDate, &r.Lock, &r.Status,
+		&r.Attempt, &scheduled, &started, &finished, &retry, &r.Token,
+		&stale, &r.Reason, &r.ExitCode, &r.Signal, &r.Error,
+		&r.Processed, &r.Execution.Failed, &r.VersionLabel, &labels,
+		&r.Owner, &r.Worker.Label, &r.Worker.Host, &r.Worker.Machine, &r.Worker.Boot, &pidns, &timens,
+		&r.Worker.PID, &ticks, &r.inProcess, &r.OnCrash)
+	if err != nil {
+		return nil, err
+	}
+	r.ScheduledAt, r.StartedAt, r.FinishedAt, r.NextRetryAt = fromMicros(scheduled), fromMicros(started), fromMicros(finished), fromMicros(retry)
+	r.Worker.PIDNS, r.Worker.TimeNS, r.Worker.StartTicks = uint64(pidns), uint64(timens), uint64(ticks)
+	r.Worker.Label = labelOf(r.Worker)
+	if stale != nil {
+		r.StaleAfter = time.Duration(*stale) * time.Microsecond
+	}
+	if labels != "" {
+		err = json.Unmarshal([]byte(labels), &r.Labels)
+	}
+	return r, err
+}
+
+// labelOf undoes Worker.String: a worker id that is HOST/PID is no label.
+func labelOf(w onerun.Worker) string {
+	id := w.Label
+	w.Label = ""
+	if id == w.String() {
+		return ""
+	}
+	return id
+}

@@ -1,0 +1,207 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/filelock"
+)
+
+// Store is the embedded store: lock files beside a database. Make one with Open.
+type Store struct {
+	path    string
+	lockDir string
+	options options
+	dir     *filelock.Dir
+
+	mu   sync.Mutex
+	db   *db                 // opened when first needed: `onerun lock` may not need it
+	held map[string]*holding // by owner id: what this process holds
+}
+
+// holding is a lock in the hands of this process.
+type holding struct {
+	lock  *filelock.Lock
+	lease onerun.Lease
+	mode  onerun.LockMode
+}
+
+type options struct {
+	lockDir      string
+	hook         func(step string)
+	allowNetwork bool
+}
+
+// Option changes how a Store is opened.
+type Option func(*options)
+
+// WithLockDir puts the lock files into another directory than locks/ beside the
+// database. Programs that share a database must share the lock directory too.
+func WithLockDir(dir string) Option { return func(o *options) { o.lockDir = dir } }
+
+// WithHook calls hook between any two steps of a claim and a finish, with the step
+// that comes next: for tests that let a process die exactly there.
+func WithHook(hook func(step string)) Option { return func(o *options) { o.hook = hook } }
+
+// WithNetworkFS accepts a network file system, on which neither the locks nor the
+// database are safe.
+func WithNetworkFS() Option { return func(o *options) { o.allowNetwork = true } }
+
+// DatabaseName is the name of the database in a directory that is given as a store.
+const DatabaseName = "onerun.db"
+
+// Open opens the store at path: a database file, or a directory in which the file
+// is DatabaseName. The file is made when it is missing, the directory is not.
+//
+// Errors: ErrCreate for a missing or read-only directory, a symbolic link in the
+// way or a network file system; ErrPermission.
+func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
+	s := &Store{held: map[string]*holding{}}
+	for _, o := range opts {
+		o(&s.options)
+	}
+	if s.options.hook == nil {
+		s.options.hook = func(string) {}
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, cantOpen(path, err)
+	}
+	s.path = abs
+	if st, err := os.Stat(abs); err == nil && st.IsDir() {
+		s.path = filepath.Join(abs, DatabaseName)
+	}
+	if st, err := os.Stat(filepath.Dir(s.path)); err != nil {
+		return nil, cantOpen(s.path, err)
+	} else if !st.IsDir() {
+		return nil, cantOpen(s.path, fmt.Errorf("%s: %w", filepath.Dir(s.path), errNotDir))
+	}
+	s.lockDir = s.options.lockDir
+	if s.lockDir == "" {
+		s.lockDir = filepath.Join(filepath.Dir(s.path), "locks")
+	}
+	s.dir, err = filelock.Open(s.lockDir, filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close implements onerun.Store. Locks that this process holds stay held until it
+// finishes them or ends.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.dir.Close()
+	if s.db != nil {
+		err = s.db.close()
+		s.db = nil
+	}
+	return err
+}
+
+// sharedDir reports whether a directory is one of a group's: setgid, and writable for it.
+func sharedDir(dir string) bool {
+	st, err := os.Stat(dir)
+	return err == nil && st.Mode()&os.ModeSetgid != 0 && st.Mode()&0o020 != 0
+}
+
+// lockPath is the file that stands for a lock.
+func (s *Store) lockPath(namespace string, lock onerun.LockName) string {
+	return filepath.Join(s.lockDir, filelock.FileName(namespace, lock)+".lock")
+}
+
+// Path is the database file.
+func (s *Store) Path() string { return s.path }
+
+func (s *Store) step(name string) { s.options.hook(name) }
+
+// open opens the database when it is first needed.
+func (s *Store) open(ctx context.Context) (*db, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db != nil {
+		return s.db, nil
+	}
+	d, err := openDB(ctx, s.path, sharedDir(filepath.Dir(s.path)))
+	if err != nil {
+		return nil, err
+	}
+	s.db = d
+	return d, nil
+}
+
+func (s *Store) write(ctx context.Context, what string, f func(t *tx) error) error {
+	d, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	return d.write(ctx, what, f)
+}
+
+func (s *Store) read(ctx context.Context, what string, f func(t *tx) error) error {
+	d, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	return d.read(ctx, what, f)
+}
+
+func (s *Store) hold(h *holding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[h.lease.Owner] = h
+}
+
+func (s *Store) holding(owner string) *holding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[owner]
+}
+
+// letGo frees the lock of a holding that the ledger doesn't need any more, and clears
+// its note. Of a lock alone the note stays, as ended: its token outlives the lock, and
+// stands nowhere else. (Not in mode create, whose file must go: there the token follows
+// the clock alone.)
+func (s *Store) letGo(h *holding) {
+	s.mu.Lock()
+	delete(s.held, h.lease.Owner)
+	s.mu.Unlock()
+	// A note that can't be cleared does no harm: its run is closed, so it is ignored.
+	if h.lease.RunID == "" && h.mode != onerun.LockCreate {
+		_ = h.lock.SetOutcome(filelock.NewOutcome(onerun.Outcome{Status: onerun.Succeeded, FinishedAt: time.Now()}))
+	} else {
+		_ = h.lock.Clear()
+	}
+	s.step("free the lock")
+	_ = h.lock.Release()
+}
+
+// micros is how times are stored; the zero time is NULL.
+func micros(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(us *int64) time.Time {
+	if us == nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(*us)
+}
+
+// null stores the zero value as NULL.
+func null[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}
