@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/onerun-dev/onerun"
+)
+
+// command is one subcommand: its fields are its arguments and flags.
+type command interface {
+	run(ctx context.Context, e *env) error
+}
+
+// env is what every command works with.
+type env struct {
+	common
+	out, err io.Writer
+	lockDir  string // --lock-dir, of the commands that have it
+}
+
+// entry is a line of the one table of commands.
+type entry struct {
+	name, help string
+	make       func() command
+}
+
+// commands is the one definition of the command line; help texts come from it.
+var commands = []entry{
+	{"run", "Claim a run of JOB, execute COMMAND, and record what became of it.", func() command { return &runCmd{} }},
+	{"lock", "Execute COMMAND while holding the lock NAME, and nothing else, as flock(1) does.", func() command { return &lockCmd{} }},
+	{"status", "Show what is running, stale, due for a retry, or paused.", func() command { return &statusCmd{} }},
+	{"locks", "Show every lock and its holder.", func() command { return &locksCmd{} }},
+	{"history", "List runs, newest first.", func() command { return &historyCmd{} }},
+	{"show", "Show one run: every attempt, skip, approval and event.", func() command { return &showCmd{} }},
+	{"explain", "Say whether a job would run now, and if not why, and what to do.", func() command { return &explainCmd{} }},
+	{"stale", "List suspects, oldest first, with the evidence.", func() command { return &staleCmd{} }},
+	{"resolve", "Close a run by decision.", func() command { return &resolveCmd{} }},
+	{"rerun", "Approve exactly one more execution of a run.", func() command { return &rerunCmd{} }},
+	{"pause", "Refuse further starts of a job until it is resumed.", func() command { return &pauseCmd{} }},
+	{"resume", "Let a paused job start again.", func() command { return &resumeCmd{} }},
+	{"unlock", "Remove a plain lock file that nobody can prove dead.", func() command { return &unlockCmd{} }},
+	{"version", "Show the version.", func() command { return &versionCmd{} }},
+}
+
+const description = `onerun makes a scheduled job run once: before a job starts it must win a claim, and what became of the claim is kept.`
+
+// run parses the command line, executes it, and returns the exit status.
+func run(args []string, stdout, stderr io.Writer) (status int) {
+	e := &env{out: stdout, err: stderr}
+	defer func() {
+		if p := recover(); p != nil {
+			complain(e, fmt.Errorf("internal error: %v; please report this, with the command line", p))
+			if e.LogLevel == "debug" {
+				_, _ = stderr.Write(debug.Stack())
+			}
+			status = exitInternal
+		}
+	}()
+	name, cmd, status, err := parse(args, e)
+	if cmd == nil {
+		return status
+	}
+	if errors.Is(err, onerun.ErrIO) { // help could not be written
+		return report(e, err)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "onerun: %s\n", printable(usageLine(err, name)))
+		return exitUsage
+	}
+	err = cmd.run(context.Background(), e)
+	return report(e, err)
+}
+
+// parse reads the command line. A nil command means that everything has been said, and
+// status is how it ends.
+func parse(args []string, e *env) (name string, cmd command, status int, err error) {
+	if len(args) > 0 && (args[0] == "run" || args[0] == "lock") {
+		plain, c := *e, lookup(args[0]).make()
+		if quickly(args[1:], &plain, c) {
+			e.common = plain.common
+			return args[0], c, 0, nil
+		}
+	}
+	return parseAll(args, e)
+}
+
+// parseAll is parse by kong. Only the command that is asked for is set up, unless none
+// is or help on all is wanted.
+func parseAll(args []string, e *env) (name string, cmd command, status int, err error) {
+	made := map[string]command{}
+	options := []kong.Option{
+		kong.Name("onerun"), kong.Description(description),
+		kong.Writers(e.out, e.err),
+		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Exit(func(code int) { panic(exitPanic(code)) }),
+		kong.Help(help),
+	}
+	for _, c := range commands {
+		if len(args) > 0 && lookup(args[0]) != nil && args[0] != c.name {
+			continue
+		}
+		made[c.name] = c.make()
+		options = append(options, kong.DynamicCommand(c.name, c.help, "", made[c.name]))
+	}
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case exitPanic:
+			cmd, status = nil, int(p)
+		default:
+			panic(p)
+		}
+	}()
+	k, err := kong.New(&e.common, options...)
+	if err != nil {
+		panic(err) // the definition above is wrong
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+		_, _ = k.Parse(args)
+	}
+	parsed, err := k.Parse(args)
+	if err != nil {
+		var p *kong.ParseError
+		if errors.As(err, &p) && p.Context != nil && p.Context.Selected() != nil {
+			name = p.Context.Selected().Name
+		}
+		return name, &versionCmd{}, exitUsage, err
+	}
+	name = parsed.Selected().Name
+	return name, made[name], 0, nil
+}
+
+type exitPanic int
+
+func lookup(name string) *entry {
+	for i := range commands {
+		if commands[i].name == name {
+			return &commands[i]
+		}
+	}
+	return nil
+}
+
+// help writes the help of a command, and ends it with the exit codes.
+func help(options kong.HelpOptions, ctx *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return written(err)
+	}
+	text := exitHelp
+	if s := ctx.Selected(); s != nil {
+		if t, ok := exitHelps[s.Name]; ok {
+			text = t
+		}
+	}
+	_, err := fmt.Fprintf(ctx.Stdout, "\n%s", text)
+	return written(err)
+}
+
+// usageLine says what is wrong with a command line, and where to look.
+func usageLine(err error, name string) string {
+	msg := strings.Join(strings.Fields(err.Error()), " ")
+	msg = strings.TrimPrefix(msg, "usage: ")
+	msg = strings.Replace(msg, "expected value value", "expected a value", 1)
+	if word, ok := strings.CutPrefix(msg, "unexpected argument "); ok && name == "" {
+		msg = "there is no command " + word
+	}
+	if strings.Contains(msg, "--help") {
+		return msg
+	}
+	if name != "" {
+		name += " "
+	}
+	return msg + "; see: onerun " + name + "--help"
+}
+
+// usage is a usage error in words.
+func usage(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", onerun.ErrUsage, fmt.Sprintf(format, args...))
+}
+
+// operator is who decides, for the record: the account at this host.
+func operator() string {
+	name := account()
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/store"
+)
+
+// common are the flags that every command takes.
+type common struct {
+	Store        word     `placeholder:"URL" help:"Store, for example sqlite:/var/lib/onerun/onerun.db, or @FILE that holds the URL (ONERUN_STORE)."`
+	Namespace    string   `default:"default" placeholder:"NAME" help:"Environment that keys and locks live in (default: default)."`
+	Config       word     `placeholder:"FILE" hidden:"" help:"Configuration file."`
+	LogFormat    string   `enum:"text,json" default:"text" placeholder:"text|json" help:"Format of log lines on standard error."`
+	LogLevel     string   `enum:"auto,debug,info,warn,error" default:"auto" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn, error (default: info on a terminal, else warn)."`
+	LogFile      word     `placeholder:"FILE" help:"Append log lines to FILE instead of standard error."`
+	LogPaths     string   `enum:"full,short" default:"full" placeholder:"full|short" help:"How log lines show paths."`
+	StoreTimeout duration `default:"10s" placeholder:"D" help:"How long to wait for the store (10s)."`
+}
+
+// word is the value of a flag that must not be empty: --date "$D" with D unset would
+// be a run without a key, and --store "$S" another store.
+type word string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (w *word) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		return errors.New("the value is empty; leave it out, or give one")
+	}
+	*w = word(text)
+	return nil
+}
+
+// duration is a flag: 90s, 5m, 2d, 1h30m, or bare seconds.
+type duration time.Duration
+
+const day = 24 * time.Hour
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *duration) UnmarshalText(text []byte) error {
+	s := string(text)
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		if n < 0 || n > int64(1<<63-1)/int64(time.Second) {
+			return fmt.Errorf("%q is out of range for a duration", s)
+		}
+		*d = duration(time.Duration(n) * time.Second)
+		return nil
+	}
+	rest, days := s, time.Duration(0)
+	if n, tail, ok := strings.Cut(s, "d"); ok {
+		v, err := strconv.ParseInt(n, 10, 64)
+		if err != nil || v < 0 || v > 100_000 {
+			return badDuration(s)
+		}
+		days, rest = time.Duration(v)*day, tail
+	}
+	var v time.Duration
+	if rest != "" {
+		var err error
+		if v, err = time.ParseDuration(rest); err != nil || v < 0 || v > 100_000*day {
+			return badDuration(s)
+		}
+	} else if days == 0 && !strings.HasSuffix(s, "d") {
+		return badDuration(s)
+	}
+	*d = duration(days + v)
+	return nil
+}
+
+func badDuration(s string) error {
+	return fmt.Errorf("%q is no duration; write for example 90s, 5m, 2d, or bare seconds", s)
+}
+
+// waiting is a duration, or "forever".
+type waiting time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (w *waiting) UnmarshalText(text []byte) error {
+	if string(text) == "forever" {
+		*w = waiting(onerun.Forever)
+		return nil
+	}
+	var d duration
+	if err := d.UnmarshalText(text); err != nil {
+		return err
+	}
+	*w = waiting(d)
+	return nil
+}
+
+// place is the store that a command works on.
+type place struct {
+	url      string
+	secret   bool // ONERUN_STORE itself holds a password
+	fromFlag bool
+}
+
+// open opens the store, by the search order of the documentation: flag,
+// environment, else the embedded one.
+func (e *env) open(ctx context.Context, lockDir string) (onerun.Store, place, error) {
+	var err error
+	e.lockDir = lockDir
+	if e.Namespace, err = onerun.CleanName("namespace", e.Namespace); err != nil {
+		return nil, place{}, err
+	}
+	p, err := e.place()
+	if err != nil {
+		return nil, p, err
+	}
+	s, err := store.Open(ctx, p.url, store.Options{LockDir: lockDir})
+	if errors.Is(err, onerun.ErrUsage) && !p.fromFlag {
+		err = &onerun.StoreError{Kind: onerun.ErrConfig, What: "ONERUN_STORE", Err: errors.New(strings.TrimPrefix(err.Error(), "usage: "))}
+	}
+	return s, p, err
+}
+
+func (e *env) place() (place, error) {
+	if path := string(e.Config); path != "" || os.Getenv("ONERUN_CONFIG") != "" || exists("/etc/onerun/onerun.yaml") {
+		if path == "" {
+			path = os.Getenv("ONERUN_CONFIG")
+		}
+		if path == "" {
+			path = "/etc/onerun/onerun.yaml"
+		}
+		// Going on without it could mean another store, and two stores exclude nobody.
+		return place{}, &onerun.StoreError{
+			Kind: onerun.ErrConfig, What: "configuration file", Path: path,
+			Err: errors.New("this version reads none"), Do: "use --store or ONERUN_STORE, and move the file away",
+		}
+	}
+	p := place{url: string(e.Store), fromFlag: e.Store != ""}
+	if !p.fromFlag {
+		p.url = os.Getenv("ONERUN_STORE")
+		p.secret = store.Redact(p.url) != p.url
+	}
+	if file, ok := strings.CutPrefix(p.url, "@"); ok {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return p, &onerun.StoreError{Kind: fileKind(err), What: "file with the store's URL", Path: file, Err: pathCause(err)}
+		}
+		if p.url = strings.TrimSpace(string(b)); p.url == "" {
+			return p, &onerun.StoreError{Kind: onerun.ErrConfig, What: "file with the store's URL", Path: file, Err: errors.New("it is empty")}
+		}
+	}
+	if p.url != "" {
+		return p, nil
+	}
+	switch {
+	case os.Getenv("ONERUN_RUN_ID") != "":
+		return p, &onerun.StoreError{
+			Kind: onerun.ErrConfig, What: "store", Err: errors.New("none is named, inside a job of onerun's"),
+			Do: "give --store or ONERUN_STORE: the embedded store could be another one than the job's",
+		}
+	case os.Getenv("KUBERNETES_SERVICE_HOST") != "":
+		return p, &onerun.StoreError{
+			Kind: onerun.ErrConfig, What: "store", Err: errors.New("none is named, in Kubernetes"),
+			Do: "give --store or ONERUN_STORE: a pod's own disk protects nothing",
+		}
+	}
+	dir, err := embedded()
+	p.url = "sqlite:" + filepath.Join(dir, "onerun.db")
+	return p, err
+}
+
+// shared is the embedded store of the machine.
+const shared = "/var/lib/onerun"
+
+// embedded finds the directory of the embedded store, and makes it. HOME and XDG_*
+// are not asked: cron, sudo and systemd change them, and two stores exclude nobody.
+func embedded() (string, error) {
+	if os.Geteuid() == 0 || syscall.Access(shared, 2 /* W_OK */) == nil {
+		return shared, makeDir(shared, 0o700)
+	}
+	home, err := homeDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(home, ".local", "state", "onerun")
+	return dir, makeDir(dir, 0o700)
+}
+
+func makeDir(dir string, mode fs.FileMode) error {
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return &onerun.StoreError{
+			Kind: createKind(err), What: "make the store's directory", Path: dir, Err: pathCause(err),
+			Do: "name another place with --store sqlite:PATH",
+		}
+	}
+	return nil
+}
+
+// homeDir asks the user database for the account's home; directory accounts are
+// known to getent(1) alone, since this program is built without the C library.
+func homeDir() (string, error) {
+	uid := strconv.Itoa(os.Geteuid())
+	if u, err := user.LookupId(uid); err == nil && u.HomeDir != "" {
+		return u.HomeDir, nil
+	}
+	out, err := exec.Command("getent", "passwd", uid).Output()
+	if fields := strings.Split(strings.TrimSpace(string(out)), ":"); err == nil && len(fields) >= 6 && fields[5] != "" {
+		return fields[5], nil
+	}
+	return "", &onerun.StoreError{
+		Kind: onerun.ErrConfig, What: "home directory", Err: fmt.Errorf("the user database has none for uid %s", uid),
+		Do: "name a store with --store sqlite:PATH",
+	}
+}
+
+// account is the name of the account, for the record.
+func account() string {
+	uid := strconv.Itoa(os.Getuid())
+	if u, err := user.LookupId(uid); err == nil {
+		return u.Username
+	}
+	return "uid " + uid
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// fileKind is the kind of an error that reading a file gave.
+func fileKind(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return onerun.ErrPermission
+	case errors.Is(err, fs.ErrNotExist):
+		return onerun.ErrConfig
+	}
+	return onerun.ErrIO
+}
+
+// createKind is the kind of an error that making a file or directory gave.
+func createKind(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return onerun.ErrPermission
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EIO):
+		return onerun.ErrIO
+	}
+	return onerun.ErrCreate
+}
+
+func pathCause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/schedule"
+)
+
+// Exit statuses that are not the job's own; see sysexits(3) for 64 to 78.
+const (
+	exitState       = 1
+	exitUsage       = 64
+	exitUnavailable = 69
+	exitInternal    = 70
+	exitCreate      = 73
+	exitIO          = 74
+	exitLost        = 75
+	exitUnrecorded  = 76
+	exitPermission  = 77
+	exitConfig      = 78
+	exitBlocked     = 79
+)
+
+// statusError ends the command with a status. A nil cause has been reported, or is
+// the job's own business.
+type statusError struct {
+	status int
+	cause  error
+}
+
+func (e *statusError) Error() string {
+	if e.cause == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.cause.Error()
+}
+
+func (e *statusError) Unwrap() error { return e.cause }
+
+// report says on one line what went wrong, and returns the exit status. This is the
+// one place that maps errors to statuses.
+func report(e *env, err error) int {
+	if err == nil {
+		return 0
+	}
+	var s *statusError
+	if errors.As(err, &s) {
+		if s.cause != nil {
+			complain(e, s.cause)
+		}
+		return s.status
+	}
+	complain(e, err)
+	return statusOf(err)
+}
+
+func complain(e *env, err error) {
+	msg := strings.Join(strings.Fields(err.Error()), " ")
+	msg = strings.TrimPrefix(msg, onerun.ErrUsage.Error()+": ")
+	fmt.Fprintf(e.err, "onerun: %s\n", printable(msg))
+}
+
+func statusOf(err error) int {
+	var unrecorded *onerun.NotRecordedError
+	var badSpec *schedule.UsageError
+	switch {
+	case errors.As(err, &badSpec), errors.Is(err, onerun.ErrUsage):
+		return exitUsage
+	case errors.As(err, &unrecorded):
+		return exitUnrecorded
+	case errors.Is(err, onerun.ErrLost):
+		return exitLost
+	case errors.Is(err, onerun.ErrState), errors.Is(err, onerun.ErrNotFound):
+		return exitState
+	case errors.Is(err, onerun.ErrConfig):
+		return exitConfig
+	case errors.Is(err, onerun.ErrPermission):
+		return exitPermission
+	case errors.Is(err, onerun.ErrCreate):
+		return exitCreate
+	case errors.Is(err, onerun.ErrUnavailable):
+		return exitUnavailable
+	case errors.Is(err, onerun.ErrIO):
+		return exitIO
+	}
+	return exitInternal
+}
+
+const exitErrors = `  64  wrong usage                         69  the store can't be reached in time
+  70  a bug in onerun                     73  can't create: missing or read-only directory, symbolic link
+  74  I/O error: disk full, corrupt file  77  permission denied
+  78  configuration: unknown store, newer schema
+`
+
+const exitHelp = "Exit codes: 0 done; 1 the state doesn't allow it, or there is no such run; else:\n" + exitErrors
+
+// exitHelps are the exit codes of the commands that have more of them.
+var exitHelps = map[string]string{
+	"run": `Exit codes: the job's own; 128+N when signal N ended it; when it did not run, or not to its end:
+   0  skipped: running, locked, succeeded, skipped, paused (-E changes this)
+  79  blocked: failed, stale, retry_not_due (--blocked-code changes this)
+ 124  timed out       126  not executable      127  not found
+  71  can't fork      75  lease lost, job stopped
+  76  the job succeeded, but its result is not recorded yet
+` + exitErrors,
+	"lock": `Exit codes: the command's own; 128+N when signal N ended it; when it did not run, or not to its end:
+   1  the lock is held (-E changes this)
+ 124  timed out       126  not executable      127  not found
+  71  can't fork
+` + exitErrors,
+	"rerun": "Exit codes: 0 done; 1 the state doesn't allow it, or there is no such run; with a command its own, as of onerun run; else:\n" + exitErrors,
+	"stale": "Exit codes: 0 done, or with --exit-code: no suspects; 1 with --exit-code: there are suspects; else:\n" + exitErrors,
+}

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/process"
+	"github.com/onerun-dev/onerun/internal/procfs"
+	"github.com/onerun-dev/onerun/schedule"
+)
+
+// slotFlags say what the run is for.
+type slotFlags struct {
+	Date      word `placeholder:"DATE" help:"Business date: YYYY-MM-DD, today, yesterday, 3d-ago; with --calendar: business-day, previous-business-day."`
+	TZ        word `name:"tz" placeholder:"ZONE" help:"Zone of relative dates, for example Asia/Seoul, or local (ONERUN_TZ)."`
+	DayStart  word `placeholder:"HH:MM" help:"When the business day begins (00:00)."`
+	Calendar  word `placeholder:"FILE" help:"Holidays, one date a line; Saturdays and Sundays are no business days."`
+	Period    word `placeholder:"P" help:"hour, day, week, month, or Nm for slots of N minutes."`
+	At        word `placeholder:"TIME" help:"Instant that relative dates count from, RFC 3339 (ONERUN_SCHEDULED_AT, else now)."`
+	Partition word `placeholder:"P" help:"What the run is for, if it is not a date."`
+}
+
+func (f slotFlags) slot() (schedule.Slot, error) {
+	spec := schedule.Spec{
+		Date: string(f.Date), Zone: cmp.Or(string(f.TZ), os.Getenv("ONERUN_TZ")), DayStart: string(f.DayStart), Period: string(f.Period),
+		At: cmp.Or(string(f.At), os.Getenv("ONERUN_SCHEDULED_AT")), Partition: string(f.Partition),
+	}
+	if f.Calendar != "" {
+		var bad *schedule.UsageError
+		var err error
+		if spec.Calendar, err = schedule.LoadCalendar(string(f.Calendar)); err != nil && !errors.As(err, &bad) {
+			return schedule.Slot{}, &onerun.StoreError{Kind: fileKind(err), What: "calendar", Path: string(f.Calendar), Err: pathCause(err), Do: "name a file that this account can read"}
+		} else if err != nil {
+			return schedule.Slot{}, err
+		}
+	}
+	return spec.Resolve(time.Now())
+}
+
+// lockFlags say what the lock is made of.
+type lockFlags struct {
+	LockMode string `enum:"flock,create" default:"flock" placeholder:"flock|create" help:"flock, or a plain file made with O_EXCL for other programs and file systems without flock."`
+	LockDir  word   `placeholder:"DIR" help:"Directory of the lock files (locks/ beside the store)."`
+}
+
+// scopeFlags say which lock a run holds.
+type scopeFlags struct {
+	Scope string `enum:"job,key" default:"job" placeholder:"job|key" help:"One run of the job at a time, or one of each key (job)."`
+	Lock  word   `placeholder:"NAME" help:"Hold the lock NAME instead, which other jobs may share."`
+}
+
+func (f scopeFlags) lock(job, partition string) (onerun.LockName, error) {
+	switch {
+	case f.Lock != "" && f.Scope == "key":
+		return "", usage("--lock and --scope key name two locks; a run holds one")
+	case f.Lock != "":
+		name, err := onerun.CleanName("lock", string(f.Lock))
+		return onerun.NamedLock(name), err
+	case f.Scope == "key" && partition == "":
+		return "", usage("--scope key needs a key; give --date, --period or --partition")
+	case f.Scope == "key":
+		return onerun.KeyLock(onerun.MakeKey(job, partition)), nil
+	}
+	return onerun.JobLock(job), nil
+}
+
+// execFlags say how the command is executed.
+type execFlags struct {
+	Shell   word     `short:"c" placeholder:"LINE" help:"Execute LINE by /bin/sh instead of a command."`
+	TTL     duration `name:"ttl" default:"60s" placeholder:"D" help:"Lease, 1s to 24h (60s); the embedded store has none."`
+	Timeout duration `placeholder:"D" help:"Stop the job after D: SIGTERM to its group, SIGKILL after --grace."`
+	Grace   duration `default:"10s" placeholder:"D" help:"From SIGTERM to SIGKILL (10s)."`
+}
+
+type runCmd struct {
+	Job string `arg:"" help:"Name of the job."`
+	slotFlags
+	scopeFlags
+	lockFlags
+	execFlags
+	Wait          *waiting          `short:"w" placeholder:"D|forever" help:"Wait while running or locked (not at all)."`
+	NoWait        bool              `short:"n" help:"Don't wait (the default)."`
+	FinishWait    duration          `default:"30s" placeholder:"D" help:"How long to try recording the end (30s)."`
+	OnCrash       string            `enum:"auto,manual" default:"auto" placeholder:"auto|manual" help:"What the next start does with a run whose owner died: close it as FAILED, or leave it to a person."`
+	StaleAfter    duration          `placeholder:"D" help:"List the run as stale after D (twice the longest of the last 50 successes, at least 10m)."`
+	SkipCode      int               `short:"E" default:"0" placeholder:"N" help:"Exit code of a skip: running, locked, succeeded, skipped, paused (0)."`
+	BlockedCode   int               `default:"79" placeholder:"N" help:"Exit code of failed, stale, retry_not_due (79)."`
+	IfUnavailable string            `enum:"fail,skip" default:"fail" placeholder:"fail|skip" help:"When the store can't be reached: fail (69), or skip."`
+	Label         map[string]string `sep:"none" mapsep:"none" placeholder:"K=V" help:"Kept with the run; may be repeated."`
+	VersionLabel  word              `placeholder:"V" help:"Version of the job, kept with the run."`
+	WorkerLabel   word              `placeholder:"V" help:"Name of this worker, kept with the run."`
+	Command       []string          `arg:"" optional:"" passthrough:"partial" help:"What to execute."`
+}
+
+// Help explains the command.
+func (runCmd) Help() string {
+	return `The run's key is JOB:PARTITION; the partition comes from --date, --period or --partition. A key that SUCCEEDED is
+not executed again. Without a partition the run is unkeyed, and only excluded from running beside itself.
+
+A start that is refused is a skip: it is counted in the ledger, and executes nothing.`
+}
+
+func (c *runCmd) run(ctx context.Context, e *env) error {
+	job, err := c.job(e)
+	if err != nil {
+		return err
+	}
+	argv, err := commandLine(string(c.Shell), c.Command)
+	if err != nil {
+		return err
+	}
+	for _, code := range []int{c.SkipCode, c.BlockedCode} {
+		if code < 0 || code > 255 {
+			return usage("exit code %d can't be; use 0 to 255", code)
+		}
+	}
+	s, p, err := e.open(ctx, string(c.LockDir))
+	if err == nil {
+		x := &execution{env: e, argv: argv, place: p, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace)}
+		err = x.do(ctx, s, job)
+	}
+	var refused *onerun.Refusal
+	switch {
+	case errors.As(err, &refused) && refused.Reason.Blocked():
+		return &statusError{status: c.BlockedCode}
+	case errors.As(err, &refused):
+		return &statusError{status: c.SkipCode}
+	case errors.Is(err, onerun.ErrUnavailable) && c.IfUnavailable == "skip" && !ran(err):
+		return &statusError{status: c.SkipCode, cause: fmt.Errorf("skipped, --if-unavailable skip: %w", err)}
+	}
+	return err
+}
+
+// ran reports whether an error comes from after the start of the job.
+func ran(err error) bool {
+	var s *statusError
+	return errors.As(err, &s)
+}
+
+// job puts the flags together.
+func (c *runCmd) job(e *env) (onerun.Job, error) {
+	name, err := onerun.CleanName("job", c.Job)
+	if err != nil {
+		return onerun.Job{}, err
+	}
+	slot, err := c.slot()
+	if err != nil {
+		return onerun.Job{}, err
+	}
+	if slot.Partition != "" {
+		if slot.Partition, err = onerun.CleanPartition(slot.Partition); err != nil {
+			return onerun.Job{}, err
+		}
+	}
+	lock, err := c.lock(name, slot.Partition)
+	if err != nil {
+		return onerun.Job{}, err
+	}
+	if v, ok := c.Label[""]; ok {
+		return onerun.Job{}, usage("--label %q has no name; write NAME=VALUE", "="+v)
+	}
+	if ttl := time.Duration(c.TTL); ttl < onerun.MinTTL || ttl > onerun.MaxTTL {
+		return onerun.Job{}, usage("--ttl %s is out of range; use 1s to 24h", ttl)
+	}
+	wait := time.Duration(0)
+	if c.Wait != nil {
+		if c.NoWait {
+			return onerun.Job{}, usage("-n and --wait contradict each other")
+		}
+		wait = time.Duration(*c.Wait)
+	}
+	return onerun.Job{
+		Namespace: e.Namespace, Name: name, Partition: slot.Partition, BusinessDate: slot.BusinessDate,
+		Lock: lock, LockMode: onerun.LockMode(c.LockMode), ScheduledAt: slot.ScheduledAt,
+		Policy: onerun.Policy{
+			TTL: time.Duration(c.TTL), OnCrash: onerun.OnCrash(c.OnCrash), StaleAfter: time.Duration(c.StaleAfter),
+		},
+		Grace: time.Duration(c.Grace), Wait: wait, FinishWait: time.Duration(c.FinishWait),
+		WorkerLabel: string(c.WorkerLabel), VersionLabel: string(c.VersionLabel), Labels: c.Label,
+	}, nil
+}
+
+// commandLine is the argument vector of what to execute.
+func commandLine(shell string, args []string) ([]string, error) {
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	switch {
+	case shell != "" && len(args) > 0:
+		return nil, usage("-c and a command are both given; which one is it?")
+	case shell != "":
+		return []string{"/bin/sh", "-c", shell}, nil
+	case len(args) == 0 || args[0] == "":
+		return nil, usage("there is no command to execute; write it after --, or use -c")
+	}
+	return args, nil
+}
+
+// execution is one command under one claim.
+type execution struct {
+	*env
+	argv           []string
+	place          place
+	timeout, grace time.Duration
+	status         int
+	log            *logger
+}
+
+// do claims, executes and records.
+func (x *execution) do(ctx context.Context, s onerun.Store, job onerun.Job) error {
+	var err error
+	if x.log, err = newLogger(x.env, x.place); err != nil {
+		return err
+	}
+	defer x.log.close()
+	x.log.worker = job.WorkerLabel
+	r := onerun.NewRunner(s, onerun.WithProcess(), onerun.WithObserver(x.log), onerun.WithStoreTimeout(time.Duration(x.StoreTimeout)))
+	err = r.Do(ctx, job, x.execute)
+
+	var failure *onerun.Failure
+	var unrecorded *onerun.NotRecordedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &unrecorded):
+		status := x.status
+		if status == 0 {
+			status = exitUnrecorded
+		}
+		return &statusError{status: status, cause: x.unsaid(err)}
+	case errors.Is(err, onerun.ErrLost):
+		return &statusError{status: exitLost, cause: x.unsaid(err)}
+	case errors.As(err, &failure) && x.status != 0:
+		return &statusError{status: x.status, cause: x.told(failure)}
+	}
+	return err
+}
+
+// told is what is to be said of a failed job: nothing if it spoke for itself.
+func (x *execution) told(f *onerun.Failure) error {
+	var start *process.StartError
+	if errors.As(f.Err, &start) {
+		return x.unsaid(f.Err)
+	}
+	return nil
+}
+
+// unsaid is an error, unless a line of the log has said it on standard error.
+func (x *execution) unsaid(err error) error {
+	if x.log.said {
+		return nil
+	}
+	return err
+}
+
+// holdSignals keeps signals from ending this process while the job runs, when they are
+// passed on to it, and while its end is recorded. Before that they end the process as
+// they do any other: nothing runs yet, and a claim without a job is void.
+func holdSignals() {
+	var sigs []os.Signal
+	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(s) {
+			sigs = append(sigs, s)
+		}
+	}
+	if len(sigs) > 0 {
+		signal.Notify(make(chan os.Signal, 1), sigs...) // nobody listens: package process does
+	}
+}
+
+// execute starts the job's process and waits for it.
+func (x *execution) execute(ctx context.Context, o *onerun.Owner) error {
+	path, err := process.LookPath(x.argv[0], os.Getenv("PATH"))
+	if err != nil {
+		return x.failedStart(err)
+	}
+	holdSignals()
+	end, err := process.Run(ctx, process.Command{
+		Path: path, Args: x.argv, Env: x.environment(o), Timeout: x.timeout, Grace: x.grace,
+		Started: func(g procfs.Identity) error {
+			return o.NoteGroup(g.PID, g.StartTicks)
+		},
+	})
+	x.status = end.ExitCode
+	var start *process.StartError
+	switch {
+	case errors.As(err, &start):
+		return x.failedStart(err)
+	case err != nil:
+		x.status = max(x.status, 1)
+		return &onerun.Failure{Reason: onerun.ReasonCanceled, ExitCode: &end.ExitCode, Err: err}
+	}
+	f := &onerun.Failure{ExitCode: &end.ExitCode}
+	if end.Signal != 0 {
+		f.Signal = unix.SignalName(end.Signal)
+	}
+	switch {
+	case end.Cause == process.TimedOut:
+		f.Reason, x.status = onerun.ReasonTimeout, 124
+		f.Err = fmt.Errorf("timed out after %s", x.timeout)
+		x.log.Observe(onerun.Observation{Event: onerun.EventTimeout, At: time.Now(), Run: o.Run(), Lease: o.Lease(), Err: f.Err})
+	case end.Cause == process.Stopped:
+		f.Reason = onerun.ReasonCanceled
+		f.Err = context.Cause(ctx)
+		x.status = max(x.status, 1)
+	case end.Signal != 0:
+		f.Reason = onerun.ReasonSignal
+	case end.ExitCode != 0:
+		f.Reason = onerun.ReasonExit
+	default:
+		return nil
+	}
+	return f
+}
+
+func (x *execution) failedStart(err error) error {
+	f := &onerun.Failure{Reason: onerun.ReasonCanceled, Err: err}
+	var start *process.StartError
+	if errors.As(err, &start) {
+		x.status = start.Code
+		f.ExitCode = &start.Code
+		switch start.Code {
+		case process.CodeNotFound:
+			f.Reason = onerun.ReasonNotFound
+		case process.CodeNotExecutable:
+			f.Reason = onerun.ReasonNotExecutable
+		}
+	}
+	return f
+}
+
+// environment is what the job gets to know, and the rest unchanged. ONERUN_OWNER is
+// how its processes are found when the process group was not noted in time.
+func (x *execution) environment(o *onerun.Owner) []string {
+	run, lease := o.Run(), o.Lease()
+	set := map[string]string{
+		"ONERUN_NAMESPACE": lease.Namespace,
+		"ONERUN_TOKEN":     strconv.FormatInt(lease.Token, 10),
+		"ONERUN_OWNER":     lease.Owner,
+	}
+	if lease.RunID != "" {
+		set["ONERUN_JOB"] = run.Job
+		set["ONERUN_KEY"] = run.Key()
+		set["ONERUN_PARTITION"] = run.Partition
+		set["ONERUN_BUSINESS_DATE"] = run.BusinessDate
+		set["ONERUN_ATTEMPT"] = strconv.Itoa(lease.Attempt)
+		set["ONERUN_RUN_ID"] = lease.RunID
+	}
+	var unset []string
+	if x.place.secret {
+		unset = append(unset, "ONERUN_STORE")
+	}
+	return process.Env(os.Environ(), set, unset...)
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/onerun-dev/onerun"
+)
+
+type showCmd struct {
+	Key  string `arg:"" help:"Key, run id, or job (its RUNNING run, else its latest)."`
+	JSON bool   `name:"json" help:"One JSON document instead of text."`
+}
+
+type attemptView struct {
+	Attempt    int           `json:"attempt"`
+	Status     onerun.Status `json:"status"`
+	Void       bool          `json:"void"`
+	Worker     *string       `json:"worker"`
+	Host       *string       `json:"host"`
+	PID        *int          `json:"pid"`
+	Token      *int64        `json:"token"`
+	StartedAt  *string       `json:"started_at"`
+	FinishedAt *string       `json:"finished_at"`
+	DurationMS *int64        `json:"duration_ms"`
+	ExitCode   *int          `json:"exit_code"`
+	Signal     *string       `json:"signal"`
+	Reason     *string       `json:"reason"`
+	Error      *string       `json:"error"`
+	Processed  *int64        `json:"processed"`
+	Failed     *int64        `json:"failed"`
+}
+
+type skipView struct {
+	Reason  onerun.Reason `json:"reason"`
+	Count   int64         `json:"count"`
+	FirstAt *string       `json:"first_at"`
+	LastAt  *string       `json:"last_at"`
+	Holder  string        `json:"holder"`
+}
+
+type approvalView struct {
+	Status      onerun.Status `json:"status"`
+	Attempt     int           `json:"attempt"`
+	Reason      string        `json:"reason"`
+	By          string        `json:"by"`
+	CreatedAt   *string       `json:"created_at"`
+	ExpiresAt   *string       `json:"expires_at"`
+	UsedAt      *string       `json:"used_at"`
+	UsedAttempt *int          `json:"used_attempt"`
+}
+
+type eventView struct {
+	At     *string `json:"at"`
+	Event  string  `json:"event"`
+	By     *string `json:"by"`
+	Reason *string `json:"reason"`
+	Detail *string `json:"detail"`
+}
+
+type showView struct {
+	runView
+	Attempts  []attemptView  `json:"attempts"`
+	Skipped   []skipView     `json:"skipped"`
+	Approvals []approvalView `json:"approvals"`
+	Events    []eventView    `json:"events"`
+}
+
+func (c *showCmd) run(ctx context.Context, e *env) error {
+	if err := checkRef(c.Key); err != nil {
+		return err
+	}
+	s, _, err := e.open(ctx, "")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := e.bound(ctx)
+	defer cancel()
+	run, found, err := find(ctx, e, s, c.Key)
+	if err != nil {
+		return err
+	}
+	var d onerun.Detail
+	if found {
+		d, err = s.Detail(ctx, e.Namespace, run.RunID)
+	} else {
+		d, err = c.neverRan(ctx, e, s)
+	}
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		m := fieldsOf(viewDetail(d))
+		if !found {
+			m["run_id"], m["status"], m["lock"] = nil, nil, nil
+		}
+		return writeJSON(e.out, m)
+	}
+	return c.write(e, d)
+}
+
+// neverRan is what is kept of a key that was refused, but never ran.
+func (c *showCmd) neverRan(ctx context.Context, e *env, s onerun.Store) (onerun.Detail, error) {
+	if onerun.IsRunID(c.Key) {
+		return onerun.Detail{}, noSuchRun(c.Key)
+	}
+	job, partition, err := onerun.SplitKey(c.Key)
+	if err != nil {
+		return onerun.Detail{}, err
+	}
+	skips, err := s.Skips(ctx, e.Namespace, job, partition)
+	if err == nil && len(skips) == 0 {
+		err = noSuchRun(c.Key)
+	}
+	run := onerun.Run{Namespace: e.Namespace, Job: job, Partition: partition}
+	for _, k := range skips {
+		run.Skips += k.Count
+	}
+	return onerun.Detail{Run: run, Skips: skips}, err
+}
+
+func viewDetail(d onerun.Detail) showView {
+	v := showView{
+		runView: viewRun(d.Run), Attempts: []attemptView{}, Skipped: []skipView{}, Approvals: []approvalView{}, Events: []eventView{},
+	}
+	for _, a := range d.Attempts {
+		v.Attempts = append(v.Attempts, attemptView{
+			Attempt: a.Number, Status: a.Status, Void: a.Void, Worker: nilIf(a.Worker.String(), ""), Host: nilIf(a.Worker.Host, ""),
+			PID: nilIf(a.Worker.PID, 0), Token: nilIf(a.Token, 0), StartedAt: stampOrNil(a.StartedAt), FinishedAt: stampOrNil(a.FinishedAt),
+			DurationMS: durationMS(a.Execution), ExitCode: exitCode(a.Status, a.Execution), Signal: nilIf(a.Signal, ""),
+			Reason: nilIf(string(a.Reason), ""), Error: nilIf(a.Error, ""), Processed: a.Processed, Failed: a.Failed,
+		})
+	}
+	for _, k := range d.Skips {
+		v.Skipped = append(v.Skipped, skipView{Reason: k.Reason, Count: k.Count, FirstAt: stampOrNil(k.FirstAt), LastAt: stampOrNil(k.LastAt), Holder: k.Detail})
+	}
+	for _, a := range d.Approvals {
+		v.Approvals = append(v.Approvals, approvalView{
+			Status: a.Status, Attempt: a.Attempt, Reason: a.Reason, By: a.By, CreatedAt: stampOrNil(a.CreatedAt),
+			ExpiresAt: stampOrNil(a.ExpiresAt), UsedAt: stampOrNil(a.UsedAt), UsedAttempt: nilIf(a.UsedBy, 0),
+		})
+	}
+	for _, x := range d.Events {
+		v.Events = append(v.Events, eventView{At: stampOrNil(x.At), Event: x.Name, By: nilIf(x.By, ""), Reason: nilIf(x.Reason, ""), Detail: nilIf(x.Detail, "")})
+	}
+	return v
+}
+
+func (c *showCmd) write(e *env, d onerun.Detail) error {
+	r := d.Run
+	if r.Status == "" {
+		if err := say(e, "%s never ran", r.Name()); err != nil {
+			return err
+		}
+	} else if err := writeTable(e.out, summary(r)); err != nil {
+		return err
+	}
+	rows := [][]string{{"ATTEMPT", "STATUS", "STARTED", "TOOK", "EXIT", "REASON", "WORKER", "ERROR"}}
+	for _, a := range d.Attempts {
+		x := onerun.Run{Status: a.Status, Attempt: a.Number, Execution: a.Execution}
+		reason := string(a.Reason)
+		if a.Void {
+			reason += ", never started"
+		}
+		rows = append(rows, []string{fmt.Sprint(a.Number), string(a.Status), clock(a.StartedAt), tookWord(x, time.Now()), exitWord(x), reason, a.Worker.String(), a.Error})
+	}
+	if err := section(e, rows); err != nil {
+		return err
+	}
+	rows = [][]string{{"SKIPPED", "TIMES", "FIRST", "LAST", "HOLDER"}}
+	for _, k := range d.Skips {
+		rows = append(rows, []string{string(k.Reason), fmt.Sprint(k.Count), clock(k.FirstAt), clock(k.LastAt), k.Detail})
+	}
+	if err := section(e, rows); err != nil {
+		return err
+	}
+	rows = [][]string{{"APPROVED", "BY", "REASON", "USED"}}
+	for _, a := range d.Approvals {
+		used := "open"
+		switch {
+		case a.UsedBy > 0:
+			used = fmt.Sprintf("by attempt %d", a.UsedBy)
+		case !a.UsedAt.IsZero():
+			used = "outdated"
+		}
+		rows = append(rows, []string{clock(a.CreatedAt), a.By, a.Reason, used})
+	}
+	if err := section(e, rows); err != nil {
+		return err
+	}
+	rows = [][]string{{"AT", "EVENT", "BY", "REASON", "DETAIL"}}
+	for _, x := range d.Events {
+		rows = append(rows, []string{clock(x.At), x.Name, x.By, x.Reason, x.Detail})
+	}
+	return section(e, rows)
+}
+
+// summary are the fields of a run that say something, one a line.
+func summary(r onerun.Run) [][]string {
+	rows := [][]string{{"run", r.Name()}, {"run id", r.RunID}, {"status", statusWord(r)}}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	add("reason", reasonWord(r))
+	add("evidence", r.Evidence)
+	add("error", r.Error)
+	add("business date", r.BusinessDate)
+	add("namespace", r.Namespace)
+	add("lock", string(r.Lock))
+	add("scheduled", clock(r.ScheduledAt))
+	add("started", startedWord(r))
+	add("finished", clock(r.FinishedAt))
+	add("version", r.VersionLabel)
+	var labels []string
+	for _, k := range slices.Sorted(maps.Keys(r.Labels)) {
+		labels = append(labels, k+"="+r.Labels[k])
+	}
+	add("labels", strings.Join(labels, " "))
+	return rows
+}
+
+// section writes a table under a blank line, unless it has only a heading.
+func section(e *env, rows [][]string) error {
+	if len(rows) < 2 {
+		return nil
+	}
+	if err := say(e, ""); err != nil {
+		return err
+	}
+	return writeTable(e.out, rows)
+}
