@@ -1,0 +1,227 @@
+package filelock
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/onerun-dev/onerun"
+)
+
+// Options say how a lock directory is to be used. The zero value is right but for
+// special file systems.
+type Options struct {
+	// NoFlock treats the file system as one that has no flock(2): mode create then
+	// rests on link(2) alone, and mode flock is refused.
+	NoFlock bool
+	// AllowNetwork lets the directory be on a file system that other hosts may share.
+	AllowNetwork bool
+
+	// Hook is for tests: it is called between any two steps with the name of the one
+	// that was just done, and may end the process there.
+	Hook func(step string)
+	// FSType is for tests: it stands in for the f_type of statfs(2).
+	FSType func(path string) int64
+}
+
+// Dir is an open lock directory. It is safe for concurrent use.
+type Dir struct {
+	fd      int // O_PATH: all files are reached through it, so the directory can't be exchanged under us
+	path    string
+	opt     Options
+	shared  bool   // 2770: files are 0660
+	network string // the name of the network file system; "" for a local one
+	tag     uint64 // see offset
+
+	mu     sync.Mutex
+	refs   int // Open and each Lock
+	closed bool
+}
+
+// Open opens a lock directory, and creates its last element if that is missing: with
+// mode 0700, or 2770 below a directory that `onerun init --shared` made.
+//
+// Every error is a *onerun.StoreError. ErrCreate: the directory above is missing, the
+// file system is read-only or another hosts' too (see Options.AllowNetwork), or the
+// last element is a symbolic link or no directory. ErrPermission: it is not
+// accessible, belongs to another account, or others may write in it; whoever can do
+// that can take away locks. The one shared form is the mode 2770: set-group-ID and
+// writable by the group. ErrIO: the disk is full or failing.
+func Open(path string, o Options) (*Dir, error) {
+	path = filepath.Clean(path) // a slash at the end would follow a symbolic link
+	d := &Dir{fd: -1, path: path, opt: o, refs: 1}
+	if err := d.openOrMake(); err != nil {
+		closeFD(&d.fd)
+		return nil, storeError("lock directory", path, err)
+	}
+	return d, nil
+}
+
+func (d *Dir) openOrMake() error {
+	err := d.openDir()
+	made := false
+	if err == unix.ENOENT {
+		if err = d.make(); err != nil && err != unix.EEXIST {
+			return err
+		}
+		made = err == nil
+		err = d.openDir()
+	}
+	switch {
+	case err == unix.ENOTDIR || err == unix.ELOOP:
+		return d.notDirectory(err)
+	case err != nil:
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(d.fd, &st); err != nil {
+		return err
+	}
+	if err := d.checkMode(&st, made); err != nil {
+		return err
+	}
+	d.tag = tagOf(uint64(st.Dev), st.Ino)
+	return d.checkFS()
+}
+
+func (d *Dir) openDir() error {
+	return again(func() (err error) {
+		d.fd, err = unix.Open(d.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return err
+	})
+}
+
+// make creates the last element. In a store that accounts share, the first one to
+// need the directory makes it for all of them.
+func (d *Dir) make() error {
+	mode := uint32(0o700)
+	var parent unix.Stat_t
+	if err := unix.Stat(filepath.Dir(d.path), &parent); err == nil && sharedMode(parent.Mode) {
+		mode = 0o2770
+	}
+	if mode == 0o700 {
+		return unix.Mkdir(d.path, mode)
+	}
+	// mkdir(2) takes off the umask and ignores the set-group-ID bit, so the bits come after it; under the final name
+	// the other accounts must never see, or be left with, a directory that is closed to them.
+	tmp := d.path + newInfix + onerun.NewID()
+	if err := unix.Mkdir(tmp, 0o700); err != nil {
+		return err
+	}
+	err := unix.Fchmodat(unix.AT_FDCWD, tmp, mode, 0)
+	if err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, d.path, unix.RENAME_NOREPLACE)
+	}
+	if err != nil {
+		_ = unix.Rmdir(tmp) // the first error says more
+	}
+	return err
+}
+
+// notDirectory says which of the two it is.
+func (d *Dir) notDirectory(err error) error {
+	var st unix.Stat_t
+	if unix.Lstat(d.path, &st) == nil {
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFLNK:
+			return refuse(onerun.ErrCreate, "lock directory", d.path, "is a symbolic link", "name the directory itself with --lock-dir")
+		case unix.S_IFDIR:
+		default:
+			return refuse(onerun.ErrCreate, "lock directory", d.path, "is not a directory", "name a directory with --lock-dir")
+		}
+	}
+	return err
+}
+
+// sharedMode is what init --shared makes: files get the directory's group, and the
+// group may write.
+func sharedMode(mode uint32) bool {
+	return mode&unix.S_ISGID != 0 && mode&0o070 == 0o070 && mode&0o002 == 0
+}
+
+func (d *Dir) checkMode(st *unix.Stat_t, made bool) error {
+	no := func(why, do string) error {
+		return refuse(onerun.ErrPermission, "lock directory", d.path, why, do)
+	}
+	d.shared = sharedMode(st.Mode)
+	me := uint32(unix.Geteuid())
+	switch {
+	case made && !d.shared && st.Mode&0o700 != 0o700: // a umask that takes the owner's bits
+		return unix.Fchmodat(unix.AT_FDCWD, d.path, 0o700, 0)
+	case st.Mode&0o002 != 0:
+		return no("every account can write in it, and so remove locks", "type: chmod o-w "+d.path)
+	case st.Mode&0o020 != 0 && !d.shared:
+		return no("its group can write in it, and so remove locks", fmt.Sprintf("type: chmod g-w %s   (or, to share it with that group: chmod 2770 %s)", d.path, d.path))
+	case st.Uid != me && st.Uid != 0 && !d.shared:
+		return no(fmt.Sprintf("it belongs to uid %d, and this account is uid %d", st.Uid, me), fmt.Sprintf("run as its owner, or type: chown %d %s   (or, to share it with its group: chmod 2770 %s)", me, d.path, d.path))
+	}
+	return nil
+}
+
+func (d *Dir) checkFS() error {
+	var fs unix.Statfs_t
+	if err := again(func() error { return unix.Fstatfs(d.fd, &fs) }); err != nil {
+		return err
+	}
+	if d.opt.FSType != nil {
+		fs.Type = d.opt.FSType(d.path)
+	}
+	if fs.Flags&unix.ST_RDONLY != 0 {
+		return unix.EROFS
+	}
+	name, network := Network(fs.Type)
+	if network && !d.opt.AllowNetwork {
+		return refuse(onerun.ErrCreate, "lock directory", d.path,
+			"is on a network file system ("+name+"), where a lock may hold on one host only",
+			"choose a local directory with --lock-dir, use a store for many machines, or take the risk with ?network=unsafe")
+	}
+	d.network = name
+	return nil
+}
+
+// Close gives back the directory's descriptor, at once or when the last lock of it is
+// released: a lock still needs it, and a number that is freed too early is soon that of
+// some other file. Further calls do nothing.
+func (d *Dir) Close() error {
+	d.mu.Lock()
+	first := !d.closed
+	d.closed = true
+	d.mu.Unlock()
+	if first {
+		d.release()
+	}
+	return nil
+}
+
+// retain keeps the descriptor open until release.
+func (d *Dir) retain() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return refuse(onerun.ErrInternal, "lock directory", d.path, "is closed already", "")
+	}
+	d.refs++
+	return nil
+}
+
+func (d *Dir) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refs--; d.refs == 0 {
+		closeFD(&d.fd)
+	}
+}
+
+// step tells the tests that something was done.
+func (d *Dir) step(name string) {
+	if d.opt.Hook != nil {
+		d.opt.Hook(name)
+	}
+}
+
+// unsupported reports whether a file system answered that it has no locks of a kind.
+func unsupported(err error) bool {
+	return err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.ENOLCK || err == unix.EINVAL
+}

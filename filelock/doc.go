@@ -1,0 +1,2 @@
+// Package filelock x.
+package filelock

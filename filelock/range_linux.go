@@ -1,0 +1,224 @@
+package filelock
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/onerun-dev/onerun"
+)
+
+const (
+	// rangeWait is how long a range that is busy while the flock was free is tried
+	// again: a process that is killed lets go of its two locks one after the other, and
+	// on a busy machine it can be made to wait in between.
+	rangeWait  = 100 * time.Millisecond
+	rangePause = time.Millisecond
+)
+
+// rangeState is what came of an attempt at a byte of .held.
+type rangeState int
+
+const (
+	rangeTaken  rangeState = iota // or there are no such locks, and l.held is closed
+	rangeBusy                     // somebody has it
+	rangeHidden                   // somebody has it in a .held that was deleted
+)
+
+// takeRange takes the lock's byte of .held, for which it opens a file description of its
+// own: two locks of one process exclude each other as those of two processes do.
+// Where there are no such locks it leaves l.held closed.
+func (l *Lock) takeRange(ctx context.Context) (*Held, error) {
+	end := time.Now().Add(rangeWait)
+	for pause := rangePause; ; pause *= 2 {
+		state, err := l.tryRange()
+		if state == rangeTaken || err != nil {
+			return nil, err
+		}
+		closeFD(&l.held.fd)
+		if state == rangeHidden || time.Now().After(end) {
+			return &Held{
+				Path: l.dir.path + "/" + l.base + lockSuffix, Liveness: onerun.Alive,
+				Evidence: "its lock file was deleted under its holder, which still runs and holds the lock's byte of " + heldName,
+			}, nil
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (l *Lock) tryRange() (rangeState, error) {
+	fail := func(err error) (rangeState, error) { return rangeBusy, l.dir.fail("lock file", heldName, err) }
+	off, err := l.dir.offset(l.base)
+	if err != nil {
+		return fail(err)
+	}
+	for range vanishTries {
+		if err := l.openHeld(); err != nil {
+			return fail(err)
+		}
+		switch err := setRange(l.held.fd, unix.F_WRLCK, off); {
+		case err == nil:
+		case err == unix.EAGAIN:
+			return rangeBusy, nil
+		case unsupported(err):
+			closeFD(&l.held.fd)
+			return rangeTaken, nil
+		default:
+			return fail(err)
+		}
+		l.dir.step("acquire: range taken")
+		switch same, err := l.dir.names(heldName, l.held.id); {
+		case err != nil:
+			return fail(err)
+		case same && l.hidden(off):
+			return rangeHidden, nil
+		case same:
+			return rangeTaken, nil
+		}
+		closeFD(&l.held.fd)
+	}
+	return fail(unix.ENOENT) // it was deleted each time between being made and being compared
+}
+
+func (l *Lock) openHeld() error {
+	fd, _, err := l.dir.openOrCreate(heldName)
+	if err != nil {
+		return err
+	}
+	l.held.fd = fd
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	l.held.saw(&st)
+	return l.dir.regular(heldName, &st, true)
+}
+
+// setRange sets or frees one byte with an open file description lock (fcntl(2)): as
+// with flock(2), it belongs to all duplicates of the descriptor and ends with the last
+// of them, so that a guard shares it. An ordinary record lock would end with the
+// wrapper.
+func setRange(fd int, kind int16, off int64) error {
+	lk := unix.Flock_t{Type: kind, Whence: 0, Start: off, Len: 1}
+	return again(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &lk) })
+}
+
+// rangeHeld reports whether somebody holds a byte of .held, without taking anything.
+// known is false where there is no telling.
+func (d *Dir) rangeHeld(off int64) (held, known bool, err error) {
+	fd, err := d.open(heldName, unix.O_RDONLY, 0)
+	if err == unix.ENOENT {
+		return false, true, nil
+	}
+	if err != nil {
+		return false, false, d.fail("lock file", heldName, err)
+	}
+	defer closeFD(&fd)
+	lk := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: off, Len: 1}
+	err = again(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &lk) })
+	if err != nil {
+		if unsupported(err) {
+			return false, false, nil
+		}
+		return false, false, d.fail("lock file", heldName, err)
+	}
+	return lk.Type != unix.F_UNLCK, true, nil
+}
+
+// hidden closes the one gap that .held leaves: that it was deleted together with
+// the lock file, so that the holder's range lies in a file without a name.
+//
+// Such a file is still listed in /proc/locks, with range and inode, from inside every pid
+// namespace. But reading that list makes every file lock of the kernel wait (it takes
+// file_rwsem for writing), so it is read only while .held is young: until somebody has
+// seen that no other file of this directory has locked ranges. From then on .held holds
+// the number of its own inode, which a copy, or a new one, doesn't have.
+//
+// That is sound: a holder has compared name and inode after it took its range, so one
+// in a deleted file took it before the present file had the name; whoever has found
+// the present file under its name and then reads the list, sees that holder.
+func (l *Lock) hidden(off int64) bool {
+	settled := strconv.AppendUint(nil, l.held.id.ino, 10)
+	var buf [24]byte
+	n, err := unix.Pread(l.held.fd, buf[:], 0)
+	if err == nil && bytes.Equal(buf[:max(n, 0)], settled) {
+		return false
+	}
+	mine, others, known := l.dir.listedRanges(off)
+	switch {
+	case !known: // no /proc: what can't be seen can't be refused
+	case mine > 1:
+		return true
+	case !others:
+		_, _ = unix.Pwrite(l.held.fd, settled, 0) // if the disk is full, the next one looks again
+	}
+	return false
+}
+
+// listedRanges counts the locks at off in /proc/locks, whatever their file, and says
+// whether ranges of this directory are locked in any other file than the one where ours
+// is. The list is longer than one read(2), and not one moment: what ends meanwhile can
+// shift out of sight what stays. So "nobody" is believed when it was seen twice.
+func (d *Dir) listedRanges(off int64) (mine int, others, known bool) {
+	for range 2 {
+		ranges, err := readRanges(d.tag)
+		if err != nil {
+			return 0, false, false
+		}
+		mine, others = 0, false
+		file := ""
+		for _, r := range ranges {
+			if r.off == off {
+				mine++
+				file = r.file
+			}
+		}
+		for _, r := range ranges {
+			others = others || r.file != file
+		}
+		if mine != 1 || others {
+			break
+		}
+	}
+	return mine, others, mine > 0
+}
+
+type listedRange struct {
+	off  int64
+	file string // MAJOR:MINOR:INODE
+}
+
+// readRanges reads the one-byte locks of a directory out of /proc/locks, whose lines
+// are (proc_locks(5)):
+//
+//	1: OFDLCK ADVISORY  WRITE -1 fe:00:5308612 2305843009213706297 2305843009213706297
+//
+// A line with "->" after its number is a lock that is waited for.
+func readRanges(tag uint64) ([]listedRange, error) {
+	text, err := readLocks()
+	if err != nil {
+		return nil, err
+	}
+	var found []listedRange
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		f := bytes.Fields(s.Bytes())
+		if len(f) != 8 || string(f[1]) != "OFDLCK" || string(f[3]) != "WRITE" {
+			continue
+		}
+		off, err := strconv.ParseInt(string(f[6]), 10, 64)
+		if err == nil && bytes.Equal(f[6], f[7]) && uint64(off)>>rangeBits == tag {
+			found = append(found, listedRange{off, string(f[5])})
+		}
+	}
+	return found, nil
+}
+
+// readLocks returns the text of /proc/locks.
+func readLocks() ([]byte, error) { return os.ReadFile("/proc/locks") }
