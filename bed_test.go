@@ -44,7 +44,9 @@ func (b *bed) runner(opts ...onerun.Option) *onerun.Runner {
 // do runs a job on the owner's Runner.
 func (b *bed) do(job onerun.Job, fn func(context.Context, *onerun.Owner) error, opts ...onerun.Option) error {
 	b.t.Helper()
-	return b.runner(opts...).Do(b.t.Context(), job, fn)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 48*time.Hour) // so that a fault is no endless test
+	defer cancel()
+	return b.runner(opts...).Do(ctx, job, fn)
 }
 
 // at is the time since the test began, by the owner's clock.
@@ -112,16 +114,19 @@ func (b *bed) contend(job string, every time.Duration) (granted func() (time.Dur
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ctx.Err() == nil {
+		for range 20_000 {
 			c := claimOf(job, "", onerun.Policy{TTL: onerun.MaxTTL})
 			c.Asking = true
 			g, err := b.mem.Claim(ctx, c)
+			if ctx.Err() != nil {
+				return
+			}
 			if err == nil {
 				at, grant = b.at(), g
 				won.Store(true)
 				return
 			}
-			if !errors.As(err, new(*onerun.Refusal)) && ctx.Err() == nil {
+			if !errors.As(err, new(*onerun.Refusal)) {
 				b.t.Errorf("the contender's claim: %v", err)
 				return
 			}

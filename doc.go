@@ -23,7 +23,8 @@
 //
 // A [Run] is the one record of a key, or of one start of an unkeyed job; it is
 // RUNNING, SUCCEEDED, FAILED or SKIPPED. Each execution of a run is an [Attempt]: the
-// first, then its retries and its approved reruns.
+// first, then its retries and its approved reruns. Who executes is a [Worker]: one
+// process of one host, told apart from every other that had its number.
 //
 // A [Claim] asks to become the one owner of a run and of its lock. The store decides
 // in one atomic step, by the table at [Decide], and answers with a [Grant] or a

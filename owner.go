@@ -18,9 +18,11 @@ func (r *Runner) own(ctx context.Context, job Job, grant Grant, sent time.Durati
 		return err
 	}
 	defer k.end()
-	defer r.watchLock(grant)()
+	unwatch := r.watchLock(grant)
+	defer unwatch()
 
 	end := r.execute(ctx, job, k, fn)
+	unwatch() // nothing is told after the end
 	if end.panicked {
 		defer panic(end.value)
 	}
@@ -116,10 +118,12 @@ func endingOf(ctx context.Context, err error) ending {
 	}
 	// What asking to stop looks like from inside is an exit or a signal; any other
 	// reason is known better by whoever gave it.
-	if cause := context.Cause(ctx); cause != nil && (f.Reason == ReasonExit || f.Reason == ReasonSignal) {
-		f.Reason = ReasonCanceled
+	switch cause := context.Cause(ctx); f.Reason {
+	case ReasonExit, ReasonSignal, ReasonCanceled:
 		if errors.Is(cause, ErrLost) {
 			f.Reason = ReasonLeaseLost
+		} else if cause != nil {
+			f.Reason = ReasonCanceled
 		}
 	}
 	return ending{

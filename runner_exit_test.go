@@ -40,19 +40,27 @@ func (b *bed) exits() (opt onerun.Option, code func() (int, time.Duration)) {
 
 func TestExitOnLoss(t *testing.T) {
 	const ttl = time.Minute // TERM after 44 s, KILL after 54 s, g = 10 s
-	lost := func(context.Context) error { return onerun.ErrLost }
-	refused := func(context.Context) error { return down() }
+	hangs := func(ctx context.Context, _ time.Duration) error { return hang(ctx) }
+	lost := func(context.Context, time.Duration) error { return onerun.ErrLost }
+	refused := func(context.Context, time.Duration) error { return down() }
+	lostAtLast := func(_ context.Context, at time.Duration) error {
+		if at < 48*time.Second {
+			return down()
+		}
+		return onerun.ErrLost
+	}
 	for _, c := range []struct {
 		name    string
-		fail    func(context.Context) error
+		fail    func(ctx context.Context, at time.Duration) error
 		stays   time.Duration // how long the function goes on after it was told
 		suspend bool
 		want    time.Duration // when the process is ended; 0: it isn't
 	}{
 		{"it ignores its context, nothing comes through", refused, time.Hour, false, 54 * time.Second},
-		{"it ignores its context, all hangs", hang, time.Hour, false, 54 * time.Second},
+		{"it ignores its context, all hangs", hangs, time.Hour, false, 54 * time.Second},
 		{"it returns a moment before", refused, 9900 * time.Millisecond, false, 0},
 		{"it returns at once", refused, 0, false, 0},
+		{"it ignores its context, and then the lease is gone for certain", lostAtLast, time.Hour, false, 54 * time.Second},
 		{"the lease is gone for certain", lost, time.Hour, false, 20 * time.Second},
 		{"the lease is gone for certain, and it returns", lost, 9900 * time.Millisecond, false, 0},
 		{"it wakes when all is over", refused, time.Hour, true, 605 * time.Second},
@@ -60,14 +68,16 @@ func TestExitOnLoss(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBed(t, func(t *testing.T, b *bed) {
-				b.store.beat = func(ctx context.Context, _ onerun.Lease) (onerun.Beat, error) { return onerun.Beat{}, c.fail(ctx) }
+				b.store.beat = func(ctx context.Context, _ onerun.Lease) (onerun.Beat, error) {
+					return onerun.Beat{}, c.fail(ctx, b.at())
+				}
 				exit, code := b.exits()
 				_ = b.do(leased(ttl), func(ctx context.Context, _ *onerun.Owner) error {
 					if c.suspend {
 						pass(ctx, 5*time.Second)
 						b.clock.jump(10 * ttl)
 					}
-					<-ctx.Done()
+					pass(ctx, 2*ttl)
 					pass(context.Background(), c.stays)
 					return ctx.Err()
 				}, onerun.WithExitOnLoss(), exit)
@@ -122,7 +132,7 @@ func TestNoExitWhileFinishing(t *testing.T) {
 					var j journal
 					err := b.do(leased(ttl), func(ctx context.Context, _ *onerun.Owner) error {
 						if !early {
-							<-ctx.Done()
+							pass(ctx, 2*ttl)
 						}
 						return nil
 					}, onerun.WithExitOnLoss(), exit, onerun.WithObserver(&j))

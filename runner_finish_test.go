@@ -173,7 +173,7 @@ func TestRenewedWhileStopping(t *testing.T) {
 		}
 		err := b.do(leased(ttl), func(ctx context.Context, _ *onerun.Owner) error {
 			_, giveUp := b.contend("nightly", ttl/1000)
-			<-ctx.Done()
+			pass(ctx, 2*ttl)
 			lost = errors.Is(context.Cause(ctx), onerun.ErrLost)
 			pass(context.Background(), 10*ttl)
 			if giveUp() {
@@ -205,6 +205,23 @@ func TestHeartbeatAnsweredAfterTheEnd(t *testing.T) {
 		err := b.do(leased(ttl), works(ttl/6+time.Second), onerun.WithObserver(&j), onerun.WithExitOnLoss(), onerun.WithExit(func(int) { t.Error("exit") }))
 		if run := b.last("nightly"); err != nil || run.Status != onerun.Succeeded || j.count(onerun.EventLeaseLost) != 0 {
 			t.Errorf("Do: %v; recorded: %s; observed: %v", err, run.Status, j.events())
+		}
+	})
+}
+
+// A heartbeat that heeds its context is waited for: a caller may close the store when
+// Do has returned.
+func TestHeartbeatIsOverWhenDoReturns(t *testing.T) {
+	inBed(t, func(t *testing.T, b *bed) {
+		over := false
+		b.store.beat = func(ctx context.Context, _ onerun.Lease) (onerun.Beat, error) {
+			err := hang(ctx)
+			pass(context.Background(), 100*time.Millisecond)
+			over = true
+			return onerun.Beat{}, err
+		}
+		if err := b.do(nightly, works(15*time.Second)); err != nil || !over {
+			t.Errorf("Do: %v; the heartbeat is over: %v", err, over)
 		}
 	})
 }

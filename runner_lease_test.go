@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,7 +117,7 @@ func TestHeartbeatsFailForGood(t *testing.T) {
 					var cause error
 					err := b.do(job, func(ctx context.Context, _ *onerun.Owner) error {
 						granted, _ := b.contend("nightly", c.ttl/1000)
-						<-ctx.Done()
+						pass(ctx, 3*c.ttl)
 						told, cause = b.at(), context.Cause(ctx)
 						at, _ := granted() // deaf itself: it returns when the other has begun
 						within(t, "the grant to another", at, sent+c.ttl+c.ttl/60, c.ttl/1000)
@@ -145,19 +144,20 @@ func TestHeartbeatsFailForGood(t *testing.T) {
 }
 
 func TestLostLeaseStopsAtOnce(t *testing.T) {
+	boom := errors.New("boom")
 	inBed(t, func(t *testing.T, b *bed) {
 		b.store.beat = func(context.Context, onerun.Lease) (onerun.Beat, error) {
 			return onerun.Beat{}, fmt.Errorf("%w: the row is gone", onerun.ErrLost)
 		}
 		var j journal
 		err := b.do(nightly, func(ctx context.Context, _ *onerun.Owner) error {
-			<-ctx.Done()
+			pass(ctx, time.Minute)
 			within(t, "told to stop", b.at(), 10*time.Second, 0)
 			pass(context.Background(), time.Hour) // a slow end isn't told again
-			return context.Cause(ctx)
+			return boom
 		}, onerun.WithObserver(&j))
 		// The store says on that it knows the lease, and so takes the outcome.
-		if run := b.last("nightly"); !errors.Is(err, onerun.ErrLost) || run.Reason != onerun.ReasonLeaseLost {
+		if run := b.last("nightly"); !errors.Is(err, onerun.ErrLost) || !errors.Is(err, boom) || run.Reason != onerun.ReasonLeaseLost {
 			t.Errorf("Do: %v; recorded: %s", err, run.Reason)
 		}
 		if !errors.As(err, new(*onerun.Failure)) || j.count(onerun.EventLeaseLost) != 1 || j.count(onerun.EventHeartbeatFailed) != 0 {
@@ -165,6 +165,33 @@ func TestLostLeaseStopsAtOnce(t *testing.T) {
 		}
 		checkLine(t, err.Error())
 	})
+}
+
+// However the function puts it that it was stopped, the lease was lost; but a reason
+// that has nothing to do with that stays.
+func TestReasonOfLostWork(t *testing.T) {
+	for returned, want := range map[onerun.Reason]onerun.Reason{
+		"":                     onerun.ReasonLeaseLost,
+		onerun.ReasonExit:      onerun.ReasonLeaseLost,
+		onerun.ReasonSignal:    onerun.ReasonLeaseLost,
+		onerun.ReasonCanceled:  onerun.ReasonLeaseLost,
+		onerun.ReasonLeaseLost: onerun.ReasonLeaseLost,
+		onerun.ReasonTimeout:   onerun.ReasonTimeout,
+		onerun.ReasonStopped:   onerun.ReasonStopped,
+		onerun.ReasonOwnerDied: onerun.ReasonOwnerDied,
+		onerun.ReasonNotFound:  onerun.ReasonNotFound,
+	} {
+		inBed(t, func(t *testing.T, b *bed) {
+			b.store.beat = func(context.Context, onerun.Lease) (onerun.Beat, error) { return onerun.Beat{}, onerun.ErrLost }
+			_ = b.do(nightly, func(ctx context.Context, _ *onerun.Owner) error {
+				pass(ctx, time.Minute)
+				return &onerun.Failure{Reason: returned}
+			})
+			if run := b.last("nightly"); run.Reason != want {
+				t.Errorf("%q was recorded as %s; want %s", returned, run.Reason, want)
+			}
+		})
+	}
 }
 
 // B25, B26: A's heartbeats are cut off, B takes over, A ends late: B's row is
@@ -220,7 +247,7 @@ func TestSuspend(t *testing.T) {
 					pass(ctx, ttl/2+ttl/12) // between two heartbeats
 					b.clock.jump(10 * ttl)
 					woken := b.at()
-					<-ctx.Done()
+					pass(ctx, 3*ttl)
 					within(t, "told to stop", b.at(), woken, onerun.LookEvery(ttl))
 					return context.Cause(ctx)
 				})
@@ -274,14 +301,16 @@ func TestClockRatesAreNoSteps(t *testing.T) {
 	const ttl = time.Minute
 	for _, percent := range []time.Duration{-20, 20} {
 		inBed(t, func(t *testing.T, b *bed) {
-			var slow atomic.Bool
+			beats := 0
 			b.store.beat = func(ctx context.Context, l onerun.Lease) (onerun.Beat, error) {
-				b.ahead.Store(int64(b.at() * percent / 100))
-				if slow.Store(!slow.Load()); slow.Load() {
-					pass(ctx, ttl/7)
+				if beats++; beats%4 == 1 {
+					pass(ctx, ttl/7) // on the way there
 				}
+				b.ahead.Store(int64(b.at() * percent / 100))
 				beat, err := b.store.Store.Heartbeat(ctx, l)
-				pass(ctx, ttl/60)
+				if beats%4 == 3 {
+					pass(ctx, ttl/7) // on the way back
+				}
 				return beat, err
 			}
 			var j journal

@@ -133,6 +133,33 @@ func TestObservationsSayWho(t *testing.T) {
 	})
 }
 
+// What the keeper saw is told before the end, and nothing after it, however slow the
+// observer is.
+func TestTheEndIsToldLast(t *testing.T) {
+	slow := func(j *journal, event string) onerun.Observer {
+		return onerun.ObserverFunc(func(o onerun.Observation) {
+			if o.Event == event {
+				pass(context.Background(), time.Minute)
+			}
+			j.Observe(o)
+		})
+	}
+	inBed(t, func(t *testing.T, b *bed) {
+		b.store.beat = func(context.Context, onerun.Lease) (onerun.Beat, error) { return onerun.Beat{}, onerun.ErrLost }
+		var j journal
+		_ = b.do(daily("p"), works(time.Hour), onerun.WithObserver(slow(&j, onerun.EventLeaseLost)))
+		j.check(t, "claimed daily:p/1", "started daily:p/1", "lease_lost daily:p/1: lease lost", "failed daily:p/1 FAILED lease_lost: lease lost")
+	})
+	inBed(t, func(t *testing.T, b *bed) {
+		b.store.beat = func(context.Context, onerun.Lease) (onerun.Beat, error) { return onerun.Beat{}, down() }
+		var j journal
+		if err := b.do(daily("p"), works(0), onerun.WithObserver(slow(&j, onerun.EventFinished))); err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		j.check(t, "claimed daily:p/1", "started daily:p/1", "finished daily:p/1 SUCCEEDED ")
+	})
+}
+
 // An observer that blocks, as a log does whose reader has gone away, must not keep
 // work running whose lease is lost.
 func TestBlockedObserver(t *testing.T) {
@@ -155,7 +182,7 @@ func TestBlockedObserver(t *testing.T) {
 				}
 				exit, code := b.exits()
 				_ = b.do(leased(ttl), func(ctx context.Context, _ *onerun.Owner) error {
-					<-ctx.Done()
+					pass(ctx, 3*ttl)
 					sent := time.Duration(0)
 					if event == onerun.EventClockStep {
 						sent = ttl / 6
@@ -218,4 +245,48 @@ func TestWorkInAProcess(t *testing.T) {
 			t.Errorf("Do: %v", err)
 		}
 	})
+}
+
+// watchedStore has a lock file that somebody deletes.
+type watchedStore struct {
+	*hooks
+	looks   []time.Duration
+	deleted func(look int) bool
+	at      func() time.Duration
+}
+
+func (w *watchedStore) LockDeleted(onerun.Lease) bool {
+	w.looks = append(w.looks, w.at())
+	return w.deleted(len(w.looks))
+}
+
+func TestDeletedLockFileIsTold(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		work      time.Duration
+		deletedAt int // at which look it is seen; 0: never
+		looks     int
+	}{
+		{"a short job is not looked at", 900 * time.Millisecond, 1, 0},
+		{"never", 3500 * time.Millisecond, 0, 3},
+		{"at the third look, and told once", time.Minute, 3, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBed(t, func(t *testing.T, b *bed) {
+				store := &watchedStore{hooks: b.store, at: b.at, deleted: func(look int) bool { return look == c.deletedAt }}
+				var j journal
+				r := onerun.NewRunner(store, onerun.WithClock(b.clock), onerun.WithObserver(&j))
+				err := r.Do(t.Context(), daily("p"), works(c.work))
+				pass(t.Context(), time.Minute) // nobody looks after the end
+				if err != nil || len(store.looks) != c.looks {
+					t.Errorf("Do: %v; looked at %v", err, store.looks)
+				}
+				want := []string{"claimed daily:p/1", "started daily:p/1"}
+				if c.looks > 0 && c.deletedAt > 0 {
+					want = append(want, "lock_deleted daily:p/1")
+				}
+				j.check(t, append(want, "finished daily:p/1 SUCCEEDED ")...)
+			})
+		})
+	}
 }

@@ -101,6 +101,7 @@ func TestWaitForeverAsksAgain(t *testing.T) {
 		if err := r.Do(t.Context(), waits(onerun.Forever), works(0)); err != nil || calls != 4 {
 			t.Errorf("Do: %v after %d calls", err, calls)
 		}
+		within(t, "asked for the fourth time", b.at(), 3*onerun.MaxTTL, 0)
 	})
 }
 

@@ -180,8 +180,7 @@ type Lease struct {
 
 // Beat is the answer to a heartbeat.
 type Beat struct {
-	Now           time.Time // the store's clock
-	StopRequested bool      // an operator asked the owner to stop
+	Now time.Time // the store's clock
 }
 
 // Query selects runs.
