@@ -121,6 +121,7 @@ type Failure struct {
 	Reason   Reason
 	ExitCode *int
 	Signal   string // "SIGKILL"
+	Void     bool   // the job was never started, as for want of a process: it costs no retry, and may start again at once
 	Err      error
 }
 

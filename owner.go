@@ -113,7 +113,7 @@ func endingOf(ctx context.Context, err error) ending {
 	f := &Failure{Reason: ReasonExit, Err: err}
 	var own *Failure
 	if errors.As(err, &own) {
-		f.Reason, f.ExitCode, f.Signal = own.Reason, own.ExitCode, own.Signal
+		f.Reason, f.ExitCode, f.Signal, f.Void = own.Reason, own.ExitCode, own.Signal, own.Void
 		setDefault(&f.Reason, ReasonExit)
 	}
 	// What asking to stop looks like from inside is an exit or a signal; any other
@@ -127,7 +127,7 @@ func endingOf(ctx context.Context, err error) ending {
 		}
 	}
 	return ending{
-		outcome: Outcome{Status: Failed, Reason: f.Reason, ExitCode: f.ExitCode, Signal: f.Signal, Error: CutError(f.Error())},
+		outcome: Outcome{Status: Failed, Reason: f.Reason, ExitCode: f.ExitCode, Signal: f.Signal, Void: f.Void, Error: CutError(f.Error())},
 		failure: f,
 	}
 }

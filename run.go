@@ -152,6 +152,7 @@ type Outcome struct {
 	Processed  *int64
 	Failed     *int64
 	FinishedAt time.Time // by the worker's clock; zero: the store's time of recording
+	Void       bool      // FAILED before the job was started: it costs no retry, and the key may start again at once
 }
 
 // MaxError is the greatest length of a recorded error, in characters.

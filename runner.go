@@ -95,9 +95,20 @@ func (o *Owner) Lease() Lease { return o.grant.Lease }
 // NoteGroup notes the leader of the job's process group right after the fork, so
 // that a later claim can prove it dead.
 func (o *Owner) NoteGroup(pid int, startTicks uint64) error {
-	o.r.observe(Observation{Event: EventStarted, Run: o.grant.Run, Lease: o.grant.Lease, LockPath: o.grant.LockPath, PID: pid})
+	var err error
 	if n, ok := o.r.store.(Noter); ok {
-		return n.NoteGroup(o.grant.Lease, pid, startTicks)
+		err = n.NoteGroup(o.grant.Lease, pid, startTicks)
+	}
+	o.r.observe(Observation{Event: EventStarted, Run: o.grant.Run, Lease: o.grant.Lease, LockPath: o.grant.LockPath, PID: pid})
+	return err
+}
+
+// NoteStart is to be called right before the job's process is started: from then on
+// a death of this process leaves it open whether the job ran. After an error the job
+// must not be started; return a Failure that is Void then.
+func (o *Owner) NoteStart() error {
+	if n, ok := o.r.store.(Noter); ok {
+		return n.NoteStart(o.grant.Lease)
 	}
 	return nil
 }

@@ -114,6 +114,10 @@ type WaitingClaimer interface {
 // the lock it keeps a note of the processes that do the work, from which a later
 // claim can prove them dead.
 type Noter interface {
+	// NoteStart notes that the job is about to be started. If the owner dies before,
+	// the job never ran, and the attempt is void; from here on nobody can know.
+	NoteStart(l Lease) error
+
 	// NoteGroup notes the leader of the job's process group, right after the fork.
 	NoteGroup(l Lease, pid int, startTicks uint64) error
 }

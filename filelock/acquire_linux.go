@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -104,6 +105,7 @@ func (d *Dir) newLock(r Request) (*Lock, error) {
 		l.note.Name = r.Job
 	}
 	l.note.setWorker(thisWorker())
+	l.note.UID = os.Getuid()
 	return l, nil
 }
 

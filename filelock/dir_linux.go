@@ -82,7 +82,13 @@ func (d *Dir) openOrMake() error {
 	if err := d.checkMode(&st, made); err != nil {
 		return err
 	}
-	d.tag = tagOf(uint64(st.Dev), st.Ino)
+	// By its parent and its name, not by its own inode: deleted and made again, it is the
+	// same directory to whoever still holds a lock in it.
+	var parent unix.Stat_t
+	if err := unix.Fstatat(d.fd, "..", &parent, 0); err != nil {
+		return err
+	}
+	d.tag = tagOf(parent.Dev, parent.Ino, filepath.Base(d.path))
 	return d.checkFS()
 }
 

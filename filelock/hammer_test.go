@@ -18,10 +18,6 @@ import (
 	"github.com/onerun-dev/onerun"
 )
 
-const (
-	hammers = 200 // processes
-)
-
 // arena is memory that all processes of a test share.
 type arena struct {
 	inside   atomic.Int64 // the pid of the one who has the lock
@@ -101,12 +97,13 @@ func TestHammerWhileFilesAreDeleted(t *testing.T) {
 		config config
 		delete func(name string) bool
 		pause  time.Duration // between two sweeps
+		n      int           // processes
 	}{
-		{"key locks, which are unlinked", config{Count: 10, Mode: onerun.LockFlock, Lock: onerun.KeyLock("j:1")}, nil, 0},
-		{"lock file deleted", config{Count: 10, Mode: onerun.LockFlock}, func(name string) bool { return strings.HasSuffix(name, lockSuffix) }, 0},
-		{"all deleted", config{Count: 3, Mode: onerun.LockFlock}, func(string) bool { return true }, 0},
-		{"create, all deleted but private files", config{Count: 5, Mode: onerun.LockCreate}, func(name string) bool { return !strings.Contains(name, newInfix) }, 10 * time.Millisecond},
-		{"create without flock", config{Count: 10, Mode: onerun.LockCreate, NoFlock: true}, nil, 0},
+		{"key locks, which are unlinked", config{Count: 10, Mode: onerun.LockFlock, Lock: onerun.KeyLock("j:1")}, nil, 0, 200},
+		{"lock file deleted", config{Count: 10, Mode: onerun.LockFlock}, func(name string) bool { return strings.HasSuffix(name, lockSuffix) }, 0, 200},
+		{"all deleted", config{Count: 10, Mode: onerun.LockFlock}, func(string) bool { return true }, 20 * time.Millisecond, 60},
+		{"create, all deleted but private files", config{Count: 5, Mode: onerun.LockCreate}, func(name string) bool { return !strings.Contains(name, newInfix) }, 20 * time.Millisecond, 60},
+		{"create without flock", config{Count: 10, Mode: onerun.LockCreate, NoFlock: true}, nil, 0, 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.config.Dir = lockDir(t)
@@ -116,7 +113,7 @@ func TestHammerWhileFilesAreDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			var ps []*process
-			for range hammers {
+			for range c.n {
 				ps = append(ps, start(t, "hammer", c.config))
 			}
 			for _, p := range ps {
@@ -153,10 +150,10 @@ func TestHammerWhileFilesAreDeleted(t *testing.T) {
 			if n := a.overlaps.Load(); n != 0 {
 				t.Errorf("%d of %d times somebody else was inside (%d files deleted)", n, a.entries.Load(), deleted)
 			}
-			if n := a.entries.Load(); n != int64(hammers*c.config.Count) {
-				t.Errorf("%d entries, want %d", n, int64(hammers*c.config.Count))
+			if n := a.entries.Load(); n != int64(c.n*c.config.Count) {
+				t.Errorf("%d entries, want %d", n, int64(c.n*c.config.Count))
 			}
-			if c.delete != nil && deleted < 100 {
+			if c.delete != nil && deleted < 10 {
 				t.Errorf("only %d files were deleted", deleted)
 			}
 		})

@@ -2,6 +2,7 @@ package filelock
 
 import (
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/onerun-dev/onerun"
@@ -75,15 +76,22 @@ func judge(n Note, c circumstances) Verdict {
 	case StateRunning:
 		group, live, e := procfs.GroupGone(procfs.Identity{PID: n.Group, StartTicks: ticks(n.GroupStartTicks)})
 		return verdict(group, live, evidence+"; job: "+e+listed(live))
-	case StateStarting:
-		return unstarted(n, ticks(n.StartTicks), evidence)
+	case StateStarting: // the fork is noted before it is tried, so nothing was started
+		v := dead(evidence + "; the job had not started")
+		v.Void = true
+		return v
+	case StateForking:
+		if me := os.Geteuid(); me != 0 && me != n.UID {
+			return unknown(evidence + "; it was starting its job, whose processes another account can't recognise")
+		}
+		return forked(n, ticks(n.StartTicks), evidence)
 	}
 	return unknown(fmt.Sprintf("%s; the state %q of the note is not known to this version", evidence, cut(n.State, 20)))
 }
 
-// unstarted judges a note from before the fork: the job is whatever carries the owner
-// id, if it was started at all.
-func unstarted(n Note, since uint64, evidence string) Verdict {
+// forked judges a note from between the fork and the note of the group: the job is
+// whatever carries the owner id. If nothing does, it was not started, or has ended.
+func forked(n Note, since uint64, evidence string) Verdict {
 	if n.Owner == "" {
 		return unknown(evidence + "; no owner id is noted to look for")
 	}
@@ -96,9 +104,7 @@ func unstarted(n Note, since uint64, evidence string) Verdict {
 	case !complete:
 		return unknown(evidence + "; some process's environment can't be read")
 	}
-	v := dead(evidence + "; the job had not started")
-	v.Void = true
-	return v
+	return dead(evidence + "; whether its job had begun is not known, but nothing of it runs")
 }
 
 // ownerVariable is in the environment of every process of a job.
@@ -128,6 +134,8 @@ func sameKernel(n Note, c circumstances) (comparable bool, v *Verdict) {
 	case n.PIDNS != me.PIDNS && n.PID == 1 && c.free:
 		// The same boot id: it is this kernel that says the lock is free, whatever the container's host name was.
 		return say(dead("its wrapper was PID 1 of its pid namespace and holds the lock no more, so all of the namespace is gone"))
+	case n.PIDNS != me.PIDNS && procfs.NamespaceGone(n.PIDNS):
+		return say(dead("its pid namespace is gone, and with it every process that lived there"))
 	case n.PIDNS != me.PIDNS:
 		return say(unknown("it was noted in another pid namespace of this kernel, on " + hostOf(n)))
 	case !sameHost:

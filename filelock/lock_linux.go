@@ -99,7 +99,7 @@ func (l *Lock) Write(n Note) error {
 	return l.change(func(old *Note) error {
 		b := *old
 		n.Kind, n.Name, n.Namespace = b.Kind, b.Name, b.Namespace
-		n.Owner, n.Flock = b.Owner, b.Flock
+		n.Owner, n.Flock, n.UID = b.Owner, b.Flock, b.UID
 		n.Released, n.Left = false, nil
 		if n.VersionLabel == "" {
 			n.VersionLabel = b.VersionLabel
@@ -117,6 +117,12 @@ func (l *Lock) Write(n Note) error {
 		l.written = true
 		return nil
 	})
+}
+
+// SetForking notes that the job is about to be started: StateForking. Before, a wrapper
+// that died has started nothing; from here on the job may have run, and ended, unseen.
+func (l *Lock) SetForking() error {
+	return l.changeWritten(func(n *Note) { n.State = StateForking })
 }
 
 // SetGroup notes the job's process group, by its leader, right after the fork: StateRunning.

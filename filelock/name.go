@@ -124,8 +124,9 @@ const (
 	tagBits   = 15 // of an offset: the directory; together 63, the greatest off_t
 )
 
-// tagOf names a directory by its device and inode, in tagBits bits.
-func tagOf(dev, ino uint64) uint64 {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%d", dev, ino))
+// tagOf names a directory by its parent's device and inode and its own name, in tagBits
+// bits.
+func tagOf(dev, ino uint64, name string) uint64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%d:%s", dev, ino, name))
 	return (uint64(sum[0])<<8 | uint64(sum[1])) >> (16 - tagBits)
 }

@@ -15,14 +15,18 @@ import (
 // that a note, once written, can be replaced without allocating anything.
 const noteMax = 4096
 
-// textMax bounds each free text of a note, in bytes. Names have at most 100
-// characters of 4 bytes.
-const textMax = 400
+// Bounds of texts in a note that come from outside, in bytes. Names have at most 100
+// characters of 4 bytes; an id has 36, a host name 64 (uname(2)).
+const (
+	labelMax = 400
+	idMax    = 64
+)
 
 // The states of a note say how far the work has come, and so what has to be shown gone
 // before it may be called dead.
 const (
-	StateStarting  = "starting"   // before the fork: whatever carries ONERUN_OWNER in its environment
+	StateStarting  = "starting"   // before the fork: there is no job
+	StateForking   = "forking"    // from the fork on: whatever carries ONERUN_OWNER, which may have ended already
 	StateRunning   = "running"    // the process group is noted
 	StateInProcess = "in_process" // the work is a function of the wrapper's own process
 	StateEnded     = "ended"      // the wrapper or the guard saw it end; the outcome is noted
@@ -52,6 +56,7 @@ type Note struct {
 	PIDNS      uint64 `json:"pid_ns"`
 	TimeNS     uint64 `json:"time_ns"`
 	PID        int    `json:"pid"`
+	UID        int    `json:"uid"` // its account
 	StartTicks uint64 `json:"start_ticks"`
 
 	State           string `json:"state"`           // one of those above
@@ -77,6 +82,7 @@ type Outcome struct {
 	Processed  *int64        `json:"processed,omitempty"`
 	Failed     *int64        `json:"failed,omitempty"`
 	FinishedAt time.Time     `json:"finished_at"`
+	Void       bool          `json:"void,omitempty"` // the job was never started
 }
 
 // Left is an outcome that its owner could not deliver.
@@ -126,16 +132,19 @@ func (n *Note) left() *Left {
 // encode gives the text of a note, line feed included, in at most noteMax bytes.
 // Only free texts are cut for it, the errors first.
 func (n Note) encode() ([]byte, error) {
-	n.VersionLabel = cut(n.VersionLabel, textMax)
-	n.Host = cut(n.Host, textMax)
+	n.VersionLabel = cut(n.VersionLabel, labelMax)
+	for _, id := range []*string{&n.RunID, &n.Host, &n.Machine, &n.Boot} {
+		*id = cut(*id, idMax)
+	}
 	for limit := 4 * onerun.MaxError; ; limit /= 2 {
 		if n.Outcome != nil {
 			o := *n.Outcome
-			o.Error = cut(onerun.CutError(o.Error), limit)
+			o.Signal, o.Error = cut(o.Signal, idMax), cut(onerun.CutError(o.Error), limit)
 			n.Outcome = &o
 		}
 		if n.Left != nil {
 			l := *n.Left
+			l.RunID, l.Outcome.Signal = cut(l.RunID, idMax), cut(l.Outcome.Signal, idMax)
 			l.Outcome.Error = cut(onerun.CutError(l.Outcome.Error), limit)
 			n.Left = &l
 		}

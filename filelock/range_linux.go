@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,7 +28,7 @@ type rangeState int
 const (
 	rangeTaken  rangeState = iota // or there are no such locks, and l.held is closed
 	rangeBusy                     // somebody has it
-	rangeHidden                   // somebody has it in a .held that was deleted
+	rangeHidden                   // we have it, and somebody else has it in a .held that was deleted
 )
 
 // takeRange takes the lock's byte of .held, for which it opens a file description of its
@@ -35,17 +36,21 @@ const (
 // Where there are no such locks it leaves l.held closed.
 func (l *Lock) takeRange(ctx context.Context) (*Held, error) {
 	end := time.Now().Add(rangeWait)
-	for pause := rangePause; ; pause *= 2 {
+	for pause := rangePause; ; pause = min(2*pause, 8*rangePause) {
 		state, err := l.tryRange()
 		if state == rangeTaken || err != nil {
 			return nil, err
 		}
-		closeFD(&l.held.fd)
-		if state == rangeHidden || time.Now().After(end) {
-			return &Held{
-				Path: l.dir.path + "/" + l.base + lockSuffix, Liveness: onerun.Alive,
-				Evidence: "its lock file was deleted under its holder, which still runs and holds the lock's byte of " + heldName,
-			}, nil
+		// Of several that ask while files are being deleted, whoever has the .held that is there keeps its byte, and
+		// the others see in tryRange that theirs is gone, and let go: so one of them gets on.
+		if late := time.Now().After(end); late || state == rangeBusy {
+			closeFD(&l.held.fd)
+			if late {
+				return &Held{
+					Path: l.dir.path + "/" + l.base + lockSuffix, Liveness: onerun.Alive,
+					Evidence: "its lock file was deleted under its holder, which still runs and holds the lock's byte of " + heldName,
+				}, nil
+			}
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return nil, err
@@ -60,20 +65,22 @@ func (l *Lock) tryRange() (rangeState, error) {
 		return fail(err)
 	}
 	for range vanishTries {
-		if err := l.openHeld(); err != nil {
-			return fail(err)
+		if l.held.fd < 0 {
+			if err := l.openHeld(); err != nil {
+				return fail(err)
+			}
+			switch err := setRange(l.held.fd, unix.F_WRLCK, off); {
+			case err == nil:
+			case err == unix.EAGAIN:
+				return rangeBusy, nil
+			case unsupported(err):
+				closeFD(&l.held.fd)
+				return rangeTaken, nil
+			default:
+				return fail(err)
+			}
+			l.dir.step("acquire: range taken")
 		}
-		switch err := setRange(l.held.fd, unix.F_WRLCK, off); {
-		case err == nil:
-		case err == unix.EAGAIN:
-			return rangeBusy, nil
-		case unsupported(err):
-			closeFD(&l.held.fd)
-			return rangeTaken, nil
-		default:
-			return fail(err)
-		}
-		l.dir.step("acquire: range taken")
 		switch same, err := l.dir.names(heldName, l.held.id); {
 		case err != nil:
 			return fail(err)
@@ -110,26 +117,36 @@ func setRange(fd int, kind int16, off int64) error {
 	return again(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &lk) })
 }
 
-// rangeHeld reports whether somebody holds a byte of .held, without taking anything.
-// known is false where there is no telling.
+// rangeHeld reports whether somebody holds a byte of .held, or of one that was deleted,
+// without taking anything. known is false where there are no such locks.
 func (d *Dir) rangeHeld(off int64) (held, known bool, err error) {
 	fd, err := d.open(heldName, unix.O_RDONLY, 0)
 	if err == unix.ENOENT {
-		return false, true, nil
+		return d.listed(off), true, nil
 	}
 	if err != nil {
 		return false, false, d.fail("lock file", heldName, err)
 	}
 	defer closeFD(&fd)
+	var st unix.Stat_t
 	lk := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: off, Len: 1}
-	err = again(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &lk) })
-	if err != nil {
-		if unsupported(err) {
-			return false, false, nil
-		}
-		return false, false, d.fail("lock file", heldName, err)
+	err = unix.Fstat(fd, &st)
+	if err == nil {
+		err = again(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &lk) })
 	}
-	return lk.Type != unix.F_UNLCK, true, nil
+	switch {
+	case err == nil:
+		return lk.Type != unix.F_UNLCK || !settled(fd, st.Ino) && d.listed(off), true, nil
+	case unsupported(err):
+		return false, false, nil
+	}
+	return false, false, d.fail("lock file", heldName, err)
+}
+
+// listed reports whether /proc/locks has a lock at off.
+func (d *Dir) listed(off int64) bool {
+	ranges, err := readRanges(d.tag)
+	return err == nil && slices.ContainsFunc(ranges, func(r listedRange) bool { return r.off == off })
 }
 
 // hidden closes the one gap that .held leaves: that it was deleted together with
@@ -145,54 +162,67 @@ func (d *Dir) rangeHeld(off int64) (held, known bool, err error) {
 // in a deleted file took it before the present file had the name; whoever has found
 // the present file under its name and then reads the list, sees that holder.
 func (l *Lock) hidden(off int64) bool {
-	settled := strconv.AppendUint(nil, l.held.id.ino, 10)
-	var buf [24]byte
-	n, err := unix.Pread(l.held.fd, buf[:], 0)
-	if err == nil && bytes.Equal(buf[:max(n, 0)], settled) {
+	if settled(l.held.fd, l.held.id.ino) {
 		return false
 	}
-	mine, others, known := l.dir.listedRanges(off)
-	switch {
-	case !known: // no /proc: what can't be seen can't be refused
-	case mine > 1:
-		return true
-	case !others:
-		_, _ = unix.Pwrite(l.held.fd, settled, 0) // if the disk is full, the next one looks again
+	same, other, known := l.othersListed(off)
+	if known && !same && !other {
+		text := strconv.AppendUint(nil, l.held.id.ino, 10)
+		_, _ = unix.Pwrite(l.held.fd, text, 0) // if the disk is full, the next one looks again
 	}
-	return false
+	return known && same // what can't be seen, for want of /proc, can't be refused
 }
 
-// listedRanges counts the locks at off in /proc/locks, whatever their file, and says
-// whether ranges of this directory are locked in any other file than the one where ours
-// is. The list is longer than one read(2), and not one moment: what ends meanwhile can
-// shift out of sight what stays. So "nobody" is believed when it was seen twice.
-func (d *Dir) listedRanges(off int64) (mine int, others, known bool) {
+// settled reports whether .held holds the number of its own inode.
+func settled(fd int, ino uint64) bool {
+	var buf, want [24]byte
+	n, err := unix.Pread(fd, buf[:], 0)
+	return err == nil && bytes.Equal(buf[:n], strconv.AppendUint(want[:0], ino, 10))
+}
+
+// othersListed looks in /proc/locks for ranges of this directory in other files than ours:
+// same says that one of them has our very range locked, other that one has any. known is
+// false where our own range, which we hold, isn't listed.
+//
+// The list is longer than one read(2), and not one moment: what begins or ends meanwhile
+// makes other lines appear twice or not at all. So files are told apart by their inodes,
+// and "nobody" is believed when it was seen twice.
+func (l *Lock) othersListed(off int64) (same, other, known bool) {
 	for range 2 {
-		ranges, err := readRanges(d.tag)
+		ranges, err := readRanges(l.dir.tag)
 		if err != nil {
-			return 0, false, false
+			return false, false, false
 		}
-		mine, others = 0, false
-		file := ""
-		for _, r := range ranges {
-			if r.off == off {
-				mine++
-				file = r.file
-			}
-		}
-		for _, r := range ranges {
-			others = others || r.file != file
-		}
-		if mine != 1 || others {
+		same, other, known = others(ranges, off, strconv.FormatUint(l.held.id.ino, 10))
+		if same || other || !known {
 			break
 		}
 	}
-	return mine, others, mine > 0
+	return same, other, known
 }
 
 type listedRange struct {
-	off  int64
-	file string // MAJOR:MINOR:INODE
+	off    int64
+	device string // MAJOR:MINOR
+	inode  string
+}
+
+// others is othersListed on one reading. Some file systems tell stat(2) another device,
+// or another inode, than the list; what they call our file shows at our own range.
+func others(ranges []listedRange, off int64, inode string) (same, other, known bool) {
+	var mine listedRange
+	for _, r := range ranges {
+		if r.off == off && (!known || r.inode == inode) {
+			mine, known = r, true
+		}
+	}
+	for _, r := range ranges {
+		if known && r.device == mine.device && r.inode != mine.inode {
+			same = same || r.off == off
+			other = true
+		}
+	}
+	return same, other, known
 }
 
 // readRanges reads the one-byte locks of a directory out of /proc/locks, whose lines
@@ -214,7 +244,8 @@ func readRanges(tag uint64) ([]listedRange, error) {
 		}
 		off, err := strconv.ParseInt(string(f[6]), 10, 64)
 		if err == nil && bytes.Equal(f[6], f[7]) && uint64(off)>>rangeBits == tag {
-			found = append(found, listedRange{off, string(f[5])})
+			i := bytes.LastIndexByte(f[5], ':')
+			found = append(found, listedRange{off, string(f[5][:max(i, 0)]), string(f[5][i+1:])})
 		}
 	}
 	return found, nil

@@ -176,6 +176,19 @@ func pauseAt(t testing.TB, path string, o Options, at int) *pausing {
 	return p
 }
 
+// wait waits until the process stands still at the step.
+func (p *pausing) wait(t testing.TB, step string, done <-chan outcome) {
+	t.Helper()
+	select {
+	case got := <-p.reached:
+		if got != step {
+			t.Fatalf("step %d is %q, was %q", p.at, got, step)
+		}
+	case o := <-done:
+		t.Fatalf("%s: it ended before, with lock %v, held %+v, error %v", step, o.lock != nil, o.held, o.err)
+	}
+}
+
 // outcome is what an Acquire came to.
 type outcome struct {
 	lock *Lock
@@ -267,9 +280,7 @@ func TestPausedAtEveryStep(t *testing.T) {
 				s.plant(t, dir)
 				a := pauseAt(t, dir, s.o, i+1)
 				done := a.acquire(request(s.mode))
-				if got := <-a.reached; got != step {
-					t.Fatalf("step %d is %q, was %q", i, got, step)
-				}
+				a.wait(t, step, done)
 				b := mustOpen(t, dir, s.o)
 				lb, held, err := b.Acquire(context.Background(), request(s.mode))
 				if err != nil {
@@ -307,7 +318,7 @@ func TestPausedWhileThirdLocks(t *testing.T) {
 				s.plant(t, dir)
 				a := pauseAt(t, dir, s.o, i+1)
 				done := a.acquire(request(s.mode))
-				<-a.reached
+				a.wait(t, step, done)
 				b := mustOpen(t, dir, s.o)
 				second, _, err := b.Acquire(context.Background(), request(s.mode))
 				if err != nil {

@@ -3,6 +3,7 @@ package filelock
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/onerun-dev/onerun"
 )
@@ -48,7 +49,7 @@ func (d *Dir) Unlock(namespace string, lock onerun.LockName) error {
 			return &onerun.StateError{Why: fmt.Sprintf("%s is held by a running process (%s)", lock, held.Evidence)}
 		}
 	}
-	l.note.Flock, l.force = l.lock.fd >= 0, true
+	l.note.Flock = l.lock.fd >= 0
 	x, err := d.openExcl(name)
 	if err != nil || x == nil {
 		return orNotFound(err, l.Path)
@@ -58,7 +59,7 @@ func (d *Dir) Unlock(namespace string, lock onerun.LockName) error {
 		return &onerun.StateError{Why: fmt.Sprintf("the owner of %s is alive (%s)", lock, held.Evidence)}
 	}
 	d.step("unlock: judged")
-	removed, held, err := l.removeExcl(name, x.identity())
+	removed, held, err := l.removeInsisting(name, x.identity())
 	switch {
 	case err != nil:
 		return err
@@ -69,6 +70,27 @@ func (d *Dir) Unlock(namespace string, lock onerun.LockName) error {
 	}
 	d.sweep()
 	return nil
+}
+
+const (
+	unlockTries = 10
+	unlockPause = 100 * time.Millisecond
+)
+
+// removeInsisting removes the file that owner left. The mark of a process about which
+// nothing can be proven is respected for a second, in which it would be gone if that
+// process lived: a mark stands for a few system calls. After that the operator's word
+// stands for the proof.
+func (l *Lock) removeInsisting(name, owner string) (removed bool, held *Held, err error) {
+	for try := range unlockTries + 1 {
+		l.force = try == unlockTries
+		removed, held, err = l.removeExcl(name, owner)
+		if err != nil || held == nil || held.Liveness == onerun.Alive {
+			break
+		}
+		_ = sleep(context.Background(), unlockPause)
+	}
+	return removed, held, err
 }
 
 func orNotFound(err error, path string) error {

@@ -34,11 +34,12 @@ func (l *Lock) withdraw() error {
 		if !same || err != nil {
 			return fail(err)
 		}
-		// the name is linked, not the file: what we get may be a third's
 		err = d.link(name, m)
 		switch err {
 		case nil:
-			return fail(l.withdrawLinked(name, m))
+			if done, err := l.withdrawLinked(name, m); done || err != nil {
+				return fail(err)
+			}
 		case unix.ENOENT: // X.excl is gone
 			return nil
 		case unix.EEXIST: // an operator's unlock is at it
@@ -62,13 +63,14 @@ const (
 	ownMarkPause = 10 * time.Millisecond
 )
 
-// withdrawLinked unlinks X.excl with our mark set.
-func (l *Lock) withdrawLinked(name, m string) error {
+// withdrawLinked unlinks X.excl with the mark m set, which is a link of what X.excl was
+// then. done is false when that was not ours, or somebody deleted the mark.
+func (l *Lock) withdrawLinked(name, m string) (done bool, err error) {
 	d := l.dir
 	d.step("release: marked")
-	same, err := d.names(m, l.excl.id)
-	if same {
-		// Ours had the name when the mark was made, and since then nobody else may touch it.
+	done, err = d.names(m, l.excl.id)
+	if done {
+		// X.excl was ours when it was linked, and from then on nobody else may touch it.
 		err = d.remove(name)
 		d.step("release: .excl unlinked")
 	}
@@ -76,7 +78,7 @@ func (l *Lock) withdrawLinked(name, m string) error {
 		err = e
 	}
 	d.step("release: mark removed")
-	return err
+	return done, err
 }
 
 // withdrawMarked is the same for a guard: the file names the wrapper, so it can't be the

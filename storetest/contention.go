@@ -260,7 +260,7 @@ func (t *trial) bustle() {
 	}
 	acts := []func(onerun.Store, int) error{start, start, start, decide, decide, pause, read, read}
 	t.together(len(acts), func(i int) error {
-		for n := range 4 * t.h.Rounds {
+		for n := range 2 * t.h.Rounds {
 			if err := acts[i](stores[(i+n)%len(stores)], i+n); err != nil {
 				return err
 			}

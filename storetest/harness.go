@@ -67,8 +67,8 @@ func Cases(h Harness) []Case {
 	for _, topic := range [][]check{
 		rowCases(), orderCases(), approvalCases(), transitionCases(), tokenCases(), replyCases(),
 		leaseCases(), crashPolicyCases(), lockCases(), retryCases(), pauseCases(), resolveCases(),
-		skipCases(), nameCases(), namespaceCases(), contentionCases(), crashCases(), readCases(), keptCases(),
-		malformedCases(),
+		skipCases(), namespaceCases(), readCases(), keptCases(), malformedCases(), contentionCases(), crashCases(),
+		nameCases(), // last, since they leave the most names behind, for every listing to look at
 	} {
 		for _, c := range topic {
 			cases = append(cases, Case{Name: c.name, Run: func(ctx context.Context) error { return try(ctx, &h, c) }})

@@ -196,12 +196,16 @@ func ledgerBugs() []bug {
 			return b
 		})},
 		{name: "text that the store can't hold is an error", caught: "kept/the status, whatever the text (B35)", disguise: as(func(b broken) broken {
-			b.outcome = func(o onerun.Outcome) error {
+			b.outcome = func(o *onerun.Outcome) error {
 				if strings.ContainsRune(o.Error, 0) {
 					return &onerun.StoreError{Kind: onerun.ErrIO, What: "invalid byte sequence"}
 				}
 				return nil
 			}
+			return b
+		})},
+		{name: "a job that never started costs a retry", caught: "retries/none is spent by a job that was never started", disguise: as(func(b broken) broken {
+			b.outcome = func(o *onerun.Outcome) error { o.Void = false; return nil }
 			return b
 		})},
 		{name: "a cancelled context is no matter", caught: "reads/a cancelled context", disguise: as(func(b broken) broken { b.deaf = true; return b })},
@@ -223,7 +227,7 @@ type broken struct {
 	claim   func(*onerun.Claim)
 	grant   func(*onerun.Grant)
 	refusal func(*onerun.Refusal)
-	outcome func(onerun.Outcome) error
+	outcome func(*onerun.Outcome) error
 	runs    func([]onerun.Run) []onerun.Run
 	detail  func(*onerun.Detail)
 	explain int // 1: claims; 2: records; 3: says yes
@@ -255,7 +259,7 @@ func (b broken) Claim(ctx context.Context, c onerun.Claim) (onerun.Grant, error)
 
 func (b broken) Finish(ctx context.Context, l onerun.Lease, o onerun.Outcome) error {
 	if b.outcome != nil {
-		if err := b.outcome(o); err != nil {
+		if err := b.outcome(&o); err != nil {
 			return err
 		}
 	}

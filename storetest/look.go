@@ -10,7 +10,7 @@ import (
 	"github.com/onerun-dev/onerun"
 )
 
-// view is all that can be read of a namespace.
+// view is what can be read of a namespace.
 type view struct {
 	Runs  []onerun.Detail
 	Jobs  []onerun.JobState
@@ -18,8 +18,8 @@ type view struct {
 	Skips []onerun.Skip
 }
 
-// look reads the case's namespace, and the skips of the claims' keys. What is found
-// out anew at each reading (evidence, liveness) is left out.
+// look reads the runs and jobs of the case's namespace, and the skips of the claims'
+// keys. What is found out anew at each reading (evidence, liveness) is left out.
 func (t *trial) look(claims ...onerun.Claim) view {
 	var v view
 	for _, r := range t.runs(onerun.Query{Namespace: t.ns}) {
@@ -37,6 +37,12 @@ func (t *trial) look(claims ...onerun.Claim) view {
 	var err error
 	v.Jobs, err = t.s.Jobs(t.ctx, t.ns)
 	t.must(err, "list jobs")
+	return v
+}
+
+// lookAll reads the locks too, for which some stores have to look at many files.
+func (t *trial) lookAll(claims ...onerun.Claim) view {
+	v := t.look(claims...)
 	for _, l := range t.locks(t.ns) {
 		l.Liveness, l.Evidence, l.Holder.Detail = "", "", ""
 		if l.Run != nil {

@@ -151,10 +151,10 @@ func (t *trial) cancelled() {
 	running := t.granted(t.job("settle", day))
 	r := t.ended(t.job("report", day), failed)
 	t.pause("sweep")
-	before := t.look()
+	c := t.job("settle", "2026-09-16")
+	before := t.lookAll(c)
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
-	c := t.job("settle", "2026-09-16")
 	for what, call := range map[string]func() error{
 		"Claim of a new key":     func() error { _, err := t.s.Claim(ctx, t.job("new", day)); return err },
 		"Claim of a RUNNING key": func() error { _, err := t.s.Claim(ctx, t.job("settle", day)); return err },
@@ -175,6 +175,6 @@ func (t *trial) cancelled() {
 	} {
 		t.is(call(), onerun.ErrUnavailable, "%s with a cancelled context", what)
 	}
-	t.unchanged(before, t.look(c), "calls with a cancelled context")
+	t.unchanged(before, t.lookAll(c), "calls with a cancelled context")
 	t.finish(running, succeeded)
 }

@@ -102,6 +102,26 @@ func retryCases() []check {
 				t.finish(g, succeeded)
 			}
 		}},
+		{"retries/none is spent by a job that was never started", func(t *trial) {
+			void := onerun.Outcome{Status: onerun.Failed, Reason: onerun.ReasonExit, Error: "no process to be had", Void: true}
+			c := retrying(t.job("settle", day), 1, time.Hour)
+			for n := 1; n <= 3; n++ {
+				c = again(c)
+				g := t.granted(c) // at once, whatever the wait and the budget
+				equal(t, g.Lease.Attempt, n, "attempt")
+				t.finish(g, void)
+				a := t.attempt(g.Lease.RunID, n)
+				equal(t, a.Void, true, "Void of attempt %d", n)
+				equal(t, a.Status, onerun.Failed, "status of attempt %d", n)
+			}
+			g := t.granted(again(c))
+			t.finish(g, failed)
+			t.refused(again(c), onerun.RefusedRetryNotDue) // the first failure that counts
+			poor := t.job("report", day)
+			t.ended(poor, void)
+			t.ended(again(poor), failed)
+			t.refused(again(poor), onerun.RefusedFailed)
+		}},
 		{"retries/skipped and succeeded have none", func(t *trial) {
 			for i, o := range []onerun.Outcome{succeeded, skipped} {
 				c := retrying(t.job("settle", partition(i)), 3, 0)

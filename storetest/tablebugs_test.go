@@ -155,4 +155,3 @@ func bound(loosen func(*onerun.Approval, *onerun.Run)) memory.Rules {
 		},
 	}
 }
-

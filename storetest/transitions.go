@@ -36,23 +36,23 @@ func transitionCases() []check {
 				"lock":      func(l *onerun.Lease) { l.Lock = onerun.JobLock("other") },
 				"namespace": func(l *onerun.Lease) { l.Namespace += "x" },
 			} {
-				before := t.look()
+				before := t.lookAll()
 				l := g.Lease
 				change(&l)
 				t.is(t.s.Finish(t.ctx, l, succeeded), onerun.ErrLost, "finish with another %s", name)
 				_, err := t.s.Heartbeat(t.ctx, l)
 				t.is(err, onerun.ErrLost, "heartbeat with another %s", name)
-				t.unchanged(before, t.look(), "a finish and a heartbeat with another "+name)
+				t.unchanged(before, t.lookAll(), "a finish and a heartbeat with another "+name)
 			}
 			t.finish(g, succeeded)
 		}},
 		{"transitions/a heartbeat never re-creates", func(t *trial) {
 			g := t.granted(t.job("settle", day))
 			t.finish(g, failed)
-			before := t.look()
+			before := t.lookAll()
 			_, err := t.s.Heartbeat(t.ctx, g.Lease)
 			t.is(err, onerun.ErrLost, "heartbeat after Finish")
-			t.unchanged(before, t.look(), "a heartbeat after Finish")
+			t.unchanged(before, t.lookAll(), "a heartbeat after Finish")
 			if _, held := t.locked(g.Lease.Lock); held {
 				t.failf("a heartbeat after Finish: expected lock %s to stay free, got it held", g.Lease.Lock)
 			}
@@ -67,11 +67,11 @@ func transitionCases() []check {
 		{"transitions/after a resolution the owner is lost", func(t *trial) {
 			late := t.orphan(manual(t.job("settle", day)))
 			r := t.resolve(t.run(late.Lease.RunID), onerun.Succeeded)
-			before := t.look()
+			before := t.lookAll()
 			t.is(t.s.Finish(t.ctx, late.Lease, failed), onerun.ErrLost, "finish of a run that an operator closed")
 			_, err := t.s.Heartbeat(t.ctx, late.Lease)
 			t.is(err, onerun.ErrLost, "heartbeat of a run that an operator closed")
-			t.unchanged(before, t.look(), "a finish and a heartbeat after a resolution")
+			t.unchanged(before, t.lookAll(), "a finish and a heartbeat after a resolution")
 			equal(t, t.run(r.RunID).Status, onerun.Succeeded, "status that the operator decided")
 			t.granted(t.job("settle", "2026-09-16"))
 		}},
@@ -102,21 +102,21 @@ func transitionCases() []check {
 		}},
 		{"transitions/resolve with an outdated expectation", func(t *trial) {
 			r := t.ended(t.job("settle", day), failed)
-			before := t.look()
+			before := t.lookAll()
 			for name, change := range outdated {
 				q := resolution(r, onerun.Succeeded)
 				change(&q.Expect)
 				_, err := t.s.Resolve(t.ctx, q)
 				t.is(err, onerun.ErrState, "resolve with another %s", name)
 			}
-			t.unchanged(before, t.look(), "a refused resolution")
+			t.unchanged(before, t.lookAll(), "a refused resolution")
 		}},
 		{"transitions/cancel a key that has run meanwhile", func(t *trial) {
 			t.granted(t.job("settle", day))
-			before := t.look()
+			before := t.lookAll()
 			_, err := t.s.Resolve(t.ctx, t.cancellation("settle", day))
 			t.is(err, onerun.ErrState, "cancel a RUNNING key in advance")
-			t.unchanged(before, t.look(), "a refused cancellation")
+			t.unchanged(before, t.lookAll(), "a refused cancellation")
 		}},
 		{"transitions/release of a lock that is another's (B26)", func(t *trial) {
 			late := t.orphan(t.lockOnly("db"))
@@ -135,11 +135,11 @@ func transitionCases() []check {
 		}},
 		{"transitions/a malformed outcome", func(t *trial) {
 			g := t.granted(t.job("settle", day))
-			before := t.look()
+			before := t.lookAll()
 			for _, s := range []onerun.Status{onerun.Running, "", "DONE"} {
 				t.is(t.s.Finish(t.ctx, g.Lease, onerun.Outcome{Status: s}), onerun.ErrUsage, "finish as %q", s)
 			}
-			t.unchanged(before, t.look(), "a malformed outcome")
+			t.unchanged(before, t.lookAll(), "a malformed outcome")
 			t.finish(g, succeeded)
 		}},
 	}
@@ -157,13 +157,13 @@ func (t *trial) takenOver(c onerun.Claim) (late, next onerun.Grant) {
 
 // lostFor checks that an owner who lost its run can't change it any more.
 func (t *trial) lostFor(late onerun.Lease, now onerun.Run) {
-	before := t.look()
+	before := t.lookAll()
 	for _, o := range []onerun.Outcome{succeeded, failed, skipped} {
 		t.is(t.s.Finish(t.ctx, late, o), onerun.ErrLost, "late finish as %s when %s is %s", o.Status, now.Name(), now.Status)
 	}
 	_, err := t.s.Heartbeat(t.ctx, late)
 	t.is(err, onerun.ErrLost, "late heartbeat when %s is %s", now.Name(), now.Status)
-	t.unchanged(before, t.look(), "a late finish and heartbeat")
+	t.unchanged(before, t.lookAll(), "a late finish and heartbeat")
 }
 
 // oneDecided checks that one of many decisions was made, and the others were told

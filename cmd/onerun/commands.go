@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/filelock"
 )
 
 // command is one subcommand: its fields are its arguments and flags.
@@ -83,6 +84,7 @@ func run(args []string, stdout, stderr io.Writer) (status int) {
 // status is how it ends.
 func parse(args []string, e *env) (name string, cmd command, status int, err error) {
 	if len(args) > 0 && (args[0] == "run" || args[0] == "lock") {
+		go filelock.ThisWorker("") // who we are is read from /proc meanwhile, and kept
 		plain, c := *e, lookup(args[0]).make()
 		if quickly(args[1:], &plain, c) {
 			e.common = plain.common

@@ -102,9 +102,9 @@ func (w *waiting) UnmarshalText(text []byte) error {
 
 // place is the store that a command works on.
 type place struct {
-	url      string
-	secret   bool // ONERUN_STORE itself holds a password
-	fromFlag bool
+	url    string
+	secret bool   // ONERUN_STORE itself holds a password, whether it is the store or not
+	source string // where the URL stands, if not in the flag
 }
 
 // open opens the store, by the search order of the documentation: flag,
@@ -120,8 +120,8 @@ func (e *env) open(ctx context.Context, lockDir string) (onerun.Store, place, er
 		return nil, p, err
 	}
 	s, err := store.Open(ctx, p.url, store.Options{LockDir: lockDir})
-	if errors.Is(err, onerun.ErrUsage) && !p.fromFlag {
-		err = &onerun.StoreError{Kind: onerun.ErrConfig, What: "ONERUN_STORE", Err: errors.New(strings.TrimPrefix(err.Error(), "usage: "))}
+	if errors.Is(err, onerun.ErrUsage) && p.source != "" {
+		err = &onerun.StoreError{Kind: onerun.ErrConfig, What: p.source, Err: errors.New(strings.TrimPrefix(err.Error(), "usage: "))}
 	}
 	return s, p, err
 }
@@ -140,12 +140,13 @@ func (e *env) place() (place, error) {
 			Err: errors.New("this version reads none"), Do: "use --store or ONERUN_STORE, and move the file away",
 		}
 	}
-	p := place{url: string(e.Store), fromFlag: e.Store != ""}
-	if !p.fromFlag {
-		p.url = os.Getenv("ONERUN_STORE")
-		p.secret = store.Redact(p.url) != p.url
+	inherited := os.Getenv("ONERUN_STORE")
+	p := place{url: string(e.Store), secret: store.Redact(inherited) != inherited}
+	if p.url == "" {
+		p.url, p.source = inherited, "ONERUN_STORE"
 	}
 	if file, ok := strings.CutPrefix(p.url, "@"); ok {
+		p.source = "file with the store's URL " + file
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return p, &onerun.StoreError{Kind: fileKind(err), What: "file with the store's URL", Path: file, Err: pathCause(err)}

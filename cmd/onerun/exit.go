@@ -90,7 +90,7 @@ func statusOf(err error) int {
 }
 
 const exitErrors = `  64  wrong usage                         69  the store can't be reached in time
-  70  a bug in onerun                     73  can't create: missing or read-only directory, symbolic link
+  70  a bug in onerun                     73  can't create: directory missing or read-only, a link
   74  I/O error: disk full, corrupt file  77  permission denied
   78  configuration: unknown store, newer schema
 `
@@ -111,6 +111,6 @@ var exitHelps = map[string]string{
  124  timed out       126  not executable      127  not found
   71  can't fork
 ` + exitErrors,
-	"rerun": "Exit codes: 0 done; 1 the state doesn't allow it, or there is no such run; with a command its own, as of onerun run; else:\n" + exitErrors,
+	"rerun": "Exit codes: 0 done; 1 the state doesn't allow it, or there is no such run; a command's own; else:\n" + exitErrors,
 	"stale": "Exit codes: 0 done, or with --exit-code: no suspects; 1 with --exit-code: there are suspects; else:\n" + exitErrors,
 }

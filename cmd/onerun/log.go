@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,12 +27,15 @@ type logger struct {
 	level    slog.Level
 	file     *os.File
 	log      *slog.Logger
-	lockPath string // of the claim that was won
-	said     bool   // an error stands on standard error already
+	once     sync.Once // makes log and writer
+	writer   *logWriter
+	ready    <-chan struct{} // see logWriter
+	lockPath string          // of the claim that was won
+	said     bool            // an error stands on standard error already
 }
 
-func newLogger(e *env, p place) (*logger, error) {
-	l := &logger{env: e, place: p, level: slog.LevelWarn}
+func newLogger(e *env, p place, ready <-chan struct{}) (*logger, error) {
+	l := &logger{env: e, place: p, level: slog.LevelWarn, ready: ready}
 	switch e.LogLevel {
 	case "debug":
 		l.level = slog.LevelDebug
@@ -61,6 +64,9 @@ func isTerminal(fd int) bool {
 }
 
 func (l *logger) close() {
+	if l.writer != nil {
+		l.writer.close()
+	}
 	if l.file != nil {
 		_ = l.file.Close()
 	}
@@ -103,18 +109,17 @@ func (l *logger) Observe(o onerun.Observation) {
 		return
 	}
 	l.said = l.said || o.Err != nil && l.file == nil
-	if l.log == nil {
-		l.log = slog.New(l.handler())
-	}
+	l.once.Do(func() { l.log = slog.New(l.handler()) })
 	l.log.LogAttrs(context.Background(), level, o.Event, l.fields(o)...)
 }
 
 // handler writes lines with the documented field names: the message is the event.
 func (l *logger) handler() slog.Handler {
-	var w io.Writer = l.env.err
+	to := l.env.err
 	if l.file != nil {
-		w = l.file
+		to = l.file
 	}
+	l.writer = newLogWriter(to, l.ready)
 	opts := &slog.HandlerOptions{Level: l.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch a.Key {
 		case slog.TimeKey:
@@ -127,9 +132,9 @@ func (l *logger) handler() slog.Handler {
 		return a
 	}}
 	if l.env.LogFormat == "json" {
-		return slog.NewJSONHandler(w, opts)
+		return slog.NewJSONHandler(l.writer, opts)
 	}
-	return slog.NewTextHandler(w, opts)
+	return slog.NewTextHandler(l.writer, opts)
 }
 
 func (l *logger) path(p string) string {

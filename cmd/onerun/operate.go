@@ -35,7 +35,7 @@ func (e *env) sit(ctx context.Context, lockDir string) (context.Context, *desk, 
 	if err != nil {
 		return ctx, nil, nil, err
 	}
-	l, err := newLogger(e, p)
+	l, err := newLogger(e, p, heedSignals().ready)
 	if err != nil {
 		return ctx, nil, nil, err
 	}

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -126,6 +124,9 @@ func (c *runCmd) run(ctx context.Context, e *env) error {
 	}
 	s, p, err := e.open(ctx, string(c.LockDir))
 	if err == nil {
+		if w, ok := s.(interface{ Warm(ctx context.Context) }); ok {
+			w.Warm(ctx)
+		}
 		x := &execution{env: e, argv: argv, place: p, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace)}
 		err = x.do(ctx, s, job)
 	}
@@ -185,7 +186,7 @@ func (c *runCmd) job(e *env) (onerun.Job, error) {
 		Policy: onerun.Policy{
 			TTL: time.Duration(c.TTL), OnCrash: onerun.OnCrash(c.OnCrash), StaleAfter: time.Duration(c.StaleAfter),
 		},
-		Grace: time.Duration(c.Grace), Wait: wait, FinishWait: time.Duration(c.FinishWait),
+		Grace: time.Duration(c.Grace), Wait: wait, FinishWait: max(1, time.Duration(c.FinishWait)),
 		WorkerLabel: string(c.WorkerLabel), VersionLabel: string(c.VersionLabel), Labels: c.Label,
 	}, nil
 }
@@ -213,13 +214,15 @@ type execution struct {
 	place          place
 	timeout, grace time.Duration
 	status         int
+	signals        *signals
 	log            *logger
 }
 
 // do claims, executes and records.
 func (x *execution) do(ctx context.Context, s onerun.Store, job onerun.Job) error {
 	var err error
-	if x.log, err = newLogger(x.env, x.place); err != nil {
+	x.signals = heedSignals()
+	if x.log, err = newLogger(x.env, x.place, x.signals.ready); err != nil {
 		return err
 	}
 	defer x.log.close()
@@ -263,31 +266,20 @@ func (x *execution) unsaid(err error) error {
 	return err
 }
 
-// holdSignals keeps signals from ending this process while the job runs, when they are
-// passed on to it, and while its end is recorded. Before that they end the process as
-// they do any other: nothing runs yet, and a claim without a job is void.
-func holdSignals() {
-	var sigs []os.Signal
-	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(s) {
-			sigs = append(sigs, s)
-		}
-	}
-	if len(sigs) > 0 {
-		signal.Notify(make(chan os.Signal, 1), sigs...) // nobody listens: package process does
-	}
-}
-
 // execute starts the job's process and waits for it.
 func (x *execution) execute(ctx context.Context, o *onerun.Owner) error {
 	path, err := process.LookPath(x.argv[0], os.Getenv("PATH"))
 	if err != nil {
 		return x.failedStart(err)
 	}
-	holdSignals()
+	x.signals.hold()
+	if err := o.NoteStart(); err != nil {
+		return &onerun.Failure{Reason: onerun.ReasonCanceled, Void: true, Err: fmt.Errorf("the job was not started: %w", err)}
+	}
 	end, err := process.Run(ctx, process.Command{
 		Path: path, Args: x.argv, Env: x.environment(o), Timeout: x.timeout, Grace: x.grace,
 		Started: func(g procfs.Identity) error {
+			defer x.signals.started(g.PID)
 			return o.NoteGroup(g.PID, g.StartTicks)
 		},
 	})
@@ -334,6 +326,8 @@ func (x *execution) failedStart(err error) error {
 			f.Reason = onerun.ReasonNotFound
 		case process.CodeNotExecutable:
 			f.Reason = onerun.ReasonNotExecutable
+		case process.CodeNoFork:
+			f.Void = true // the machine's bad hour, not the job's: the next start may
 		}
 	}
 	return f

@@ -37,6 +37,7 @@ func TestScript(t *testing.T) {
 			"signal": cmdSignal,
 			"ends":   cmdEnds,
 			"await":  cmdAwait,
+			"waits":  cmdWaits,
 			"json":   cmdJSON,
 			"fields": cmdFields,
 		},
@@ -170,6 +171,27 @@ func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if !eventually(func() bool { return exists(ts.MkAbs(args[0])) }) {
 		ts.Fatalf("%s is not there after %s", args[0], patience)
+	}
+}
+
+// waits NAME waits until a program in the background waits for a lock: until the kernel
+// lists it as one that does, in /proc/locks.
+func cmdWaits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waits NAME")
+	}
+	pid := strconv.Itoa(jobs(ts)[args[0]].cmd.Process.Pid)
+	if !eventually(func() bool {
+		text, err := os.ReadFile("/proc/locks")
+		ts.Check(err)
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 5 && f[1] == "->" && f[2] == "FLOCK" && f[5] == pid {
+				return true
+			}
+		}
+		return false
+	}) {
+		ts.Fatalf("%s doesn't wait for a lock after %s", args[0], patience)
 	}
 }
 

@@ -250,9 +250,14 @@ func begin(ctx context.Context, t *testing.T, r runner, c Command) *running {
 	}()
 	select {
 	case j.group = <-started:
-		t.Cleanup(func() { _ = unix.Kill(-j.group.PID, unix.SIGKILL); j.wait() })
-	case <-j.done:
+	case <-j.done: // perhaps with a job, of which something may be left
+		select {
+		case j.group = <-started:
+		default:
+			return j // not started
+		}
 	}
+	t.Cleanup(func() { _ = unix.Kill(-j.group.PID, unix.SIGKILL); j.wait() })
 	return j
 }
 

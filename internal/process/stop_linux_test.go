@@ -19,9 +19,21 @@ import (
 	"github.com/onerun-dev/onerun/internal/procfs"
 )
 
+// heldClock stands still until it is released: so a timeout comes after what a test waits for, however slow the machine.
+type heldClock struct{ released atomic.Int64 }
+
+func (c *heldClock) now() time.Duration {
+	if at := time.Duration(c.released.Load()); at != 0 {
+		return time.Hour + bootTime() - at
+	}
+	return time.Hour
+}
+
+func (c *heldClock) release() { c.released.Store(int64(bootTime())) }
+
 // B32: whatever the job is made of, nothing of its group is left.
 func TestTimeoutTakesTheTree(t *testing.T) {
-	const short, long = 200 * time.Millisecond, patience
+	const short, long = 100 * time.Millisecond, patience
 	for _, c := range []struct {
 		name, text     string
 		grace          time.Duration
@@ -29,23 +41,33 @@ func TestTimeoutTakesTheTree(t *testing.T) {
 		wantCode       int
 		atLeast, below time.Duration
 	}{
-		{"shell with a child", "sleep 100; true", long, unix.SIGTERM, 143, short, long},
-		{"pipeline", "sleep 100 | cat", long, unix.SIGTERM, 143, short, long},
-		{"background child", "sleep 100 & wait", long, unix.SIGTERM, 143, short, long},
-		{"all ignore SIGTERM", `trap "" TERM; (trap "" TERM; sleep 300) & sleep 300; true`, short, unix.SIGKILL, 137, 2 * short, long},
-		{"only a grandchild ignores it", `(trap "" TERM; sleep 300) & sleep 300; true`, short, unix.SIGTERM, 143, 2 * short, long},
-		{"ends well in time", `trap "exit 0" TERM; sleep 100 & wait`, long, 0, 0, short, long},
-		{"no grace", `trap "" TERM; sleep 100; true`, 0, unix.SIGKILL, 137, short, long},
-		{"is stopped", `trap "exit 3" TERM; kill -STOP $$; exit 4`, long, 0, 3, short, long},
-		{"a stopped child ignores it", `(trap "" TERM; kill -STOP $(exec sh -c 'echo $PPID')) & wait`, short, unix.SIGTERM, 143, short, long},
+		{"shell with a child", "echo ready; sleep 100; true", long, unix.SIGTERM, 143, short, long},
+		{"pipeline", "echo ready; sleep 100 | cat", long, unix.SIGTERM, 143, short, long},
+		{"background child", "sleep 100 & echo ready; wait", long, unix.SIGTERM, 143, short, long},
+		{"all ignore SIGTERM", `trap "" TERM; (trap "" TERM; echo ready; sleep 300) & sleep 300; true`, short, unix.SIGKILL, 137, 2 * short, long},
+		{"only a grandchild ignores it", `(trap "" TERM; echo ready; sleep 300) & sleep 300; true`, short, unix.SIGTERM, 143, 2 * short, long},
+		{"ends well in time", `trap "exit 0" TERM; sleep 100 & echo ready; wait`, long, 0, 0, short, long},
+		{"no grace", `trap "" TERM; echo ready; sleep 100; true`, 0, unix.SIGKILL, 137, short, long},
+		{"negative grace", `trap "" TERM; echo ready; sleep 100; true`, -1, unix.SIGKILL, 137, short, long},
+		{"is stopped", `trap "exit 3" TERM; echo ready; kill -STOP $$; exit 4`, long, 0, 3, short, long},
+		{"a stopped child ignores it", `(trap "" TERM; echo ready; exec sh -c 'kill -STOP $$') & wait`, short, unix.SIGTERM, 143, short, long},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			job := script(c.text)
 			job.Timeout, job.Grace = short, c.grace
-			begun := time.Now()
-			j := begin(context.Background(), t, runner{}, job)
+			var clock heldClock
+			j := begin(context.Background(), t, runner{clock: clock.now}, job)
+			j.expect("ready")
+			if c.name == "is stopped" {
+				eventually(t, "it stops", func() bool {
+					s, err := procfs.ReadStat(j.group.PID)
+					return err == nil && s.State == 'T'
+				})
+			}
+			released := time.Now()
+			clock.release()
 			end, err := j.wait()
-			took := time.Since(begun)
+			took := time.Since(released)
 			if end.Cause != TimedOut || end.Signal != c.wantSignal || end.ExitCode != c.wantCode || err != nil {
 				t.Errorf("got %+v, %v", end, err)
 			}
@@ -83,9 +105,11 @@ func TestCancelStops(t *testing.T) {
 func TestCancelDuringTheGraceOfATimeout(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := script(`trap "echo term" TERM; echo ready; while :; do sleep 100 & wait; done`)
-	c.Timeout, c.Grace = 100*time.Millisecond, 300*time.Millisecond
-	j := begin(ctx, t, runner{}, c)
+	c.Timeout, c.Grace = 50*time.Millisecond, 300*time.Millisecond
+	var clock heldClock
+	j := begin(ctx, t, runner{clock: clock.now}, c)
 	j.expect("ready")
+	clock.release()
 	j.expect("term")
 	cancel()
 	if end, err := j.wait(); end.Cause != TimedOut || end.Signal != unix.SIGKILL || err != nil {
@@ -118,18 +142,23 @@ func TestLeaderKeepsTheNumber(t *testing.T) {
 	c := script(`
 		(
 			trap "" TERM
+			until [ -e trapped ]; do sleep 0.01; done
 			echo ready
 			until grep -q "^State:.Z" /proc/$$/status; do [ -e /proc/$$ ] || echo reaped; sleep 0.01; done
 			echo zombie
 			sleep 100
 		) &
 		trap "exit 0" TERM
+		: >trapped
 		wait`)
-	c.Grace = time.Second
-	j := begin(ctx, t, runner{}, c)
+	c.Dir = t.TempDir()
+	c.Grace = 50 * time.Millisecond
+	var clock heldClock
+	j := begin(ctx, t, runner{clock: clock.now}, c)
 	j.expect("ready")
 	cancel()
 	j.expect("zombie")
+	clock.release()
 	if end, err := j.wait(); end.Cause != Stopped || end.ExitCode != 0 || err != nil {
 		t.Errorf("got %+v, %v", end, err)
 	}

@@ -122,9 +122,10 @@ func (t *terminal) suspend(job int, stop syscall.Signal) {
 		if had {
 			tellGroup(t.own, unix.SIGTSTP) // else the key came to all of them
 		}
-		// To this thread, which has stopped when the call returns; a signal to the process might take effect on another
-		// thread only after we have already continued the job.
-		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
+		// SIGTTIN, since Go's runtime never gives the default handling of SIGTSTP back, and not SIGSTOP, which would stop
+		// us for ever if the shell ends in this moment. To this thread, which has stopped when the call returns; a signal to
+		// the process might take effect on another thread only after we have already continued the job.
+		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTTIN)
 	}
 	if (t.wants || asked) && t.foreground() {
 		t.give(job)

@@ -80,6 +80,9 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) *desk {
 		if t.Failed() {
 			t.Logf("the screen showed %q; group %d has the terminal; processes: %+v", d.seen.String(), d.foreground(), d.processes())
 		}
+		for _, s := range d.processes() {
+			_ = unix.Kill(s.PID, unix.SIGKILL)
+		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})

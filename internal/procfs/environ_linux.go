@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,12 +47,15 @@ func FindEnviron(name, value string, since uint64) (pids []int, complete bool, e
 		if err != nil || len(pids) > 0 || complete && pass > 0 {
 			break
 		}
+		if !complete && pass > 0 { // on a busy machine somebody is always being executed: look at other moments
+			time.Sleep(time.Millisecond)
+		}
 	}
 	return pids, complete, err
 }
 
 // environPasses is how often FindEnviron looks before it gives up on a complete view.
-const environPasses = 4
+const environPasses = 12
 
 // environReader is one search; its buffer serves all processes.
 type environReader struct {
@@ -125,14 +129,19 @@ func (r *environReader) read(pid int) ([]byte, error) {
 	}
 }
 
-// settled reports whether an environment that read as empty is known to be empty, as after `env -i`. In the middle of
-// execve(2) a process has its new memory already but no environment in it: the kernel then tells 0 as its end address.
+// settled reports whether an environment that read as empty is known to be empty, as after `env -i`.
 func settled(pid int) bool {
 	var buf [statSize]byte
 	b, err := readSmall("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
 	if err != nil {
 		return !exists(pid)
 	}
+	return settledStat(b)
+}
+
+// settledStat: in the middle of execve(2) a process has its new memory already, but no environment in it. The kernel then
+// tells 0 as its end address, and so it does of a process whose memory is gone, because it is about to end.
+func settledStat(b []byte) bool {
 	if s, err := ParseStat(b); err == nil && s.Gone() {
 		return true
 	}

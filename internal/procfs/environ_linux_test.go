@@ -28,7 +28,10 @@ func TestFindEnviron(t *testing.T) {
 		t.Fatal(err)
 	}
 	entry := entryName + "=" + value
-	large := slices.Repeat([]string{"FILLER=" + strings.Repeat("x", 1000)}, 500) // longer than any one read
+	var large []string // longer than any one read
+	for i := range 500 {
+		large = append(large, fmt.Sprintf("FILLER%d=%s", i, strings.Repeat("x", 1000)))
+	}
 	want := []int{
 		start(t, shell(entry)).pid(),
 		start(t, shell("A=1", entry, "B=2")).pid(),
@@ -56,6 +59,37 @@ func TestFindEnvironFindsNobody(t *testing.T) {
 	pids, complete, err := FindEnviron(entryName, "nobody has this", self.StartTicks)
 	if len(pids) > 0 || !complete || err != nil {
 		t.Errorf("got %v, %v, %v", pids, complete, err)
+	}
+}
+
+// The kernel's threads have nothing to read, like a process within execve(2), and yet leave no doubt.
+func TestFindEnvironKernelThreads(t *testing.T) {
+	r := environReader{entry: []byte(entryName + "=x"), uid: os.Getuid()}
+	err := processes(func(pid int) {
+		if s, err := readStat(pid); err != nil || !s.kernel {
+			return
+		}
+		if found, known := r.at(pid); found || !known {
+			t.Errorf("%d: found %v, known %v", pid, found, known)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSettled(t *testing.T) {
+	for text, want := range map[string]bool{
+		statText(5, "x", 'R', 1, 5, 5, 0, 1, 9, 4096): true,  // env -i
+		statText(5, "x", 'R', 1, 5, 5, 0, 1, 9, 0):    false, // within execve
+		statText(5, "x", 'Z', 1, 5, 5, 0, 1, 9, 0):    true,
+		statText(5, "x", 'Z', 1, 5, 5, 0, 2, 9, 0):    false, // other threads of it run
+		"5 (x) R 1": false, // a kernel that doesn't tell
+		"":          false,
+	} {
+		if got := settledStat([]byte(text)); got != want {
+			t.Errorf("%q: got %v", text, got)
+		}
 	}
 }
 
@@ -135,7 +169,7 @@ func findBesideUnreadable() error {
 func TestFindEnvironUnreadable(t *testing.T) {
 	var err error
 	if os.Geteuid() == 0 {
-		err = asNobody("beside unreadable")
+		err = asNobody("beside unreadable", Identity{})
 	} else {
 		err = findBesideUnreadable()
 	}

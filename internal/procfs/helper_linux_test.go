@@ -44,8 +44,8 @@ var helpers = map[string]func() error{
 	"carries itself":    carriesItself,
 	"reused number":     inOwnProc("", reusedNumber),
 	"surviving member":  inOwnProc("", survivingMember),
-	"hidden, hidepid=1": inOwnProc("hidepid=1", func() error { return asNobody("judge the hidden") }),
-	"hidden, hidepid=2": inOwnProc("hidepid=2", func() error { return asNobody("judge the hidden") }),
+	"hidden, hidepid=1": inOwnProc("hidepid=1", func() error { return nobodyOnRoot("judge the hidden") }),
+	"hidden, hidepid=2": inOwnProc("hidepid=2", func() error { return nobodyOnRoot("judge the hidden") }),
 	"judge the hidden":  judgeTheHidden,
 	"foreign /proc":     foreignProc,
 	"other user":        otherUser,
@@ -194,15 +194,26 @@ func inOwnProc(options string, act func() error) func() error {
 	}
 }
 
-// asNobody runs another helper without any right, and returns its complaint. It is told this process's identity.
-func asNobody(name string) error {
-	id, err := Self()
+// nobodyOnRoot starts a process as root, leader of its own group, and runs another helper without any right to judge it.
+func nobodyOnRoot(name string) error {
+	cmd := helper("wait")
+	cmd.SysProcAttr.Setpgid = true
+	p, err := launch(cmd)
 	if err != nil {
 		return err
 	}
+	defer p.end()
+	id, err := p.identity()
+	if err != nil {
+		return err
+	}
+	return asNobody(name, id)
+}
+
+// asNobody runs another helper without any right, and returns its complaint. It is told an identity.
+func asNobody(name string, id Identity) error {
 	cmd := helper(name, fmt.Sprintf("IDENTITY=%d %d", id.PID, id.StartTicks))
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
-	cmd.SysProcAttr.Setpgid = true // or it would be a visible member of the group it is to judge
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, out)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -209,6 +210,10 @@ func reusedNumber() error {
 
 // survivingMember runs as the first process of a pid namespace, so that orphans become its own children.
 func survivingMember() error {
+	// kill(-1) would be about everybody, and as first process we may be leader of group 1
+	if live, _, err := GroupMembers(1); err != nil || !slices.Equal(live, []int{1}) {
+		return fmt.Errorf("group 1: %v, %w", live, err)
+	}
 	const number = 400
 	cmd := exec.Command("/bin/sh", "-c", "sleep 100 & echo $!; read x")
 	leader, err := launchAs(number, cmd)
@@ -282,7 +287,9 @@ func TestReusedNumber(t *testing.T) {
 
 func TestSurvivingMember(t *testing.T) {
 	requireRoot(t)
-	run(t, separate(helper("surviving member")))
+	cmd := separate(helper("surviving member"))
+	cmd.SysProcAttr.Setpgid = true
+	run(t, cmd)
 }
 
 // foreignProc runs in a pid namespace of its own, and sees the /proc of another.
@@ -364,9 +371,7 @@ func TestHiddenProcessIsNotDead(t *testing.T) {
 	requireRoot(t)
 	for _, option := range []string{"hidepid=1", "hidepid=2"} {
 		t.Run(option, func(t *testing.T) {
-			cmd := separate(helper("hidden, " + option))
-			cmd.SysProcAttr.Setpgid = true
-			run(t, cmd)
+			run(t, separate(helper("hidden, "+option)))
 		})
 	}
 }
@@ -383,16 +388,18 @@ func otherUser() error {
 	same, why := Judge(id)
 	other, whyOther := Judge(Identity{id.PID, id.StartTicks + 1})
 	unnoted, whyUnnoted := Judge(Identity{id.PID, 0})
+	group, _, whyGroup := GroupGone(id)
 	return errors.Join(
 		expect("same start", same, Alive, why, "running"),
 		expect("other start", other, Dead, whyOther, "reused"),
-		expect("start not noted", unnoted, Unknown, whyUnnoted, "not known"))
+		expect("start not noted", unnoted, Unknown, whyUnnoted, "not known"),
+		expect("its group", group, Alive, whyGroup, "running members"))
 }
 
 // B16: EPERM says that a process is there, not whose it is.
 func TestJudgeOtherUsersProcess(t *testing.T) {
 	requireRoot(t)
-	if err := asNobody("other user"); err != nil {
+	if err := nobodyOnRoot("other user"); err != nil {
 		t.Error(err)
 	}
 }
@@ -433,7 +440,7 @@ func TestGroupMembers(t *testing.T) {
 }
 
 func TestGroupMembersOfNoGroup(t *testing.T) {
-	for _, pgid := range []int{0, -1, -5} {
+	for _, pgid := range []int{0, -1, -5, -1 << 21} {
 		if live, complete, err := GroupMembers(pgid); len(live) > 0 || complete || !errors.Is(err, unix.EINVAL) {
 			t.Errorf("%d: got %v, %v, %v", pgid, live, complete, err)
 		}

@@ -85,9 +85,13 @@ func (s *Store) close(r *record, out onerun.Outcome, now time.Time) {
 		r.FinishedAt = now
 	}
 	if n := len(r.attempts); n > 0 {
-		r.attempts[n-1].Status, r.attempts[n-1].Execution = r.Status, r.Execution
+		r.attempts[n-1].Status, r.attempts[n-1].Void, r.attempts[n-1].Execution = r.Status, out.Void, r.Execution
 	}
 	if r.Status != onerun.Failed || r.Partition == "" {
+		return
+	}
+	if out.Void { // it never started, so it may start at once
+		r.NextRetryAt = now
 		return
 	}
 	failures := 0

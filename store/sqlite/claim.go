@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"syscall"
 	"time"
 
@@ -58,10 +60,16 @@ func (s *Store) ClaimWaiting(ctx context.Context, c onerun.Claim) (onerun.Grant,
 }
 
 func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Grant, error) {
-	if c.Lock == "" || c.Owner == "" || (c.Job != "" && c.RunID == "") {
+	switch {
+	case c.Lock == "" || c.Owner == "" || (c.Job != "" && c.RunID == ""):
 		return onerun.Grant{}, fmt.Errorf("%w: a claim needs a lock, an owner and a run id", onerun.ErrUsage)
+	case c.Job == "" && c.Partition != "":
+		return onerun.Grant{}, fmt.Errorf("%w: a partition needs a job", onerun.ErrUsage)
 	}
-	if h := s.holding(c.Owner); h != nil && h.lease.Lock == c.Lock {
+	if h := s.holding(c.Owner); h != nil {
+		if h.lease.Namespace != c.Namespace || h.lease.Lock != c.Lock || (h.lease.RunID == "") != (c.Job == "") {
+			return onerun.Grant{}, fmt.Errorf("%w: owner id %s holds %s already, and an owner id is for one acquisition", onerun.ErrUsage, c.Owner, h.lease.Lock)
+		}
 		return s.again(ctx, c, h)
 	}
 	c.TTL = 0 // the lock ends with its holder
@@ -70,7 +78,7 @@ func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Gr
 		lock, held, err := s.dir.Acquire(ctx, s.request(c, wait))
 		if err != nil {
 			if ctx.Err() != nil {
-				err = &onerun.StoreError{Kind: onerun.ErrUnavailable, What: "wait for the lock", Err: context.Cause(ctx)}
+				err = &onerun.StoreError{Kind: onerun.ErrUnavailable, What: "wait for the lock", Err: ctx.Err()}
 			}
 			return onerun.Grant{}, err
 		}
@@ -81,10 +89,11 @@ func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Gr
 			}
 			return g, err
 		}
+		refuse := s.refuseHeld
 		if c.Job == "" {
-			return onerun.Grant{}, refusal(c, onerun.Verdict{Reason: reasonHeld(held), Holder: holderOf(held.Path, held.Note, held.Evidence)}, time.Now())
+			refuse = s.refuseAlone
 		}
-		ref, err := s.refuseHeld(ctx, c, held, time.Now().After(until))
+		ref, err := refuse(ctx, c, held, time.Now().After(until))
 		if err != nil {
 			return onerun.Grant{}, err
 		}
@@ -104,7 +113,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return &onerun.StoreError{Kind: onerun.ErrUnavailable, What: "claim", Err: context.Cause(ctx)}
+		return &onerun.StoreError{Kind: onerun.ErrUnavailable, What: "claim", Err: ctx.Err()}
 	}
 }
 
@@ -123,30 +132,36 @@ func (s *Store) again(ctx context.Context, c onerun.Claim, h *holding) (onerun.G
 		return g, nil
 	}
 	runs, err := s.Runs(ctx, onerun.Query{Namespace: c.Namespace, RunID: h.lease.RunID})
-	if err == nil && len(runs) == 1 {
-		g.Run = runs[0]
+	if err == nil && len(runs) != 1 {
+		err = errVanished
 	}
-	return g, err
+	if err != nil {
+		return onerun.Grant{}, err
+	}
+	g.Run = runs[0]
+	return g, nil
 }
 
 // claimHolding decides with the lock in hand. An error of any kind leaves the lock
 // to the caller to free.
 func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock.Lock) (onerun.Grant, error) {
 	found := viewOf(lock)
-	if c.Job == "" && (found.note == nil || found.note.RunID == "") {
+	if c.Job == "" && s.needsNoLedger(lock) {
 		return s.lockAlone(c, lock, found, 0)
 	}
 	var g onerun.Grant
 	var refused *onerun.Refusal
 	var h *holding
 	var last int64
-	s.step("begin")
-	err := s.write(ctx, "claim", func(t *tx) error {
+	var closed, closing []onerun.Run // in all, and by this transaction
+	settled := false
+	decide := func(t *tx) error {
 		g, refused, h = onerun.Grant{}, nil, nil
 		st, err := s.settle(t, c, found)
 		if err != nil {
 			return err
 		}
+		settled, closing = true, st.closed
 		if c.Job == "" { // what a run left of this lock is settled, or stands in the way
 			last = st.lastToken
 			if v := onerun.Decide(st.facts(t.now)); v.Reason != "" {
@@ -160,38 +175,82 @@ func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock
 			v := onerun.Decide(st.facts(t.now))
 			if v.Reason != "" {
 				refused, err = t.refuse(c, v)
-				refused.Closed = st.closed
 				return err
+			}
+			if len(closing) > 0 {
+				// Our note is to take the place of the one that tells what became of the
+				// dead: that must be in the ledger for good before, whatever becomes of us.
+				settled = false
+				return nil
 			}
 			if g, err = t.grant(c, v, st, s.worker(c)); err != nil {
 				return err
 			}
 		}
-		g.At, g.TakenOver, g.LockPath = t.now, st.closed, lock.Path
+		g.At, g.LockPath = t.now, lock.Path
 		g.Lease = onerun.Lease{
 			Namespace: c.Namespace, Lock: c.Lock, Owner: c.Owner, Token: g.Run.Token,
 			RunID: g.Run.RunID, Attempt: g.Run.Attempt,
 		}
-		h = &holding{lock: lock, lease: g.Lease, mode: c.LockMode}
 		s.step("note starting")
 		if err := lock.Write(note(c, g)); err != nil {
 			return err
 		}
+		h = &holding{lock: lock, lease: g.Lease, mode: c.LockMode}
 		s.step("commit the claim")
 		return nil
-	})
+	}
+	for !settled {
+		s.step("begin")
+		if err := s.write(ctx, "claim", decide); err != nil {
+			if h != nil {
+				s.takeBack(ctx, h)
+			}
+			return onerun.Grant{}, err
+		}
+		closed = append(closed, closing...)
+	}
 	switch {
-	case err != nil:
-		return onerun.Grant{}, err
 	case refused != nil:
+		refused.Closed = closed
 		s.step("refused")
 		return onerun.Grant{}, refused
 	case c.Job == "":
 		return s.lockAlone(c, lock, view{}, last)
 	}
+	g.TakenOver = closed
 	s.hold(h)
 	s.step("claimed")
+	if d := s.opened(); d != nil { // what the end will need is compiled while the job works
+		go d.ready(context.WithoutCancel(ctx), sqlEndAttempt, sqlEndRun, sqlFreeLock)
+	}
 	return g, nil
+}
+
+// takeBack clears the note of a claim that the ledger could not take, or else it would
+// name a living process for as long as that lives. If the claim may have been committed
+// after all, the note stays: it is needed then.
+func (s *Store) takeBack(ctx context.Context, h *holding) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	var there bool
+	err := s.read(ctx, "look for the claim", func(t *tx) error {
+		return t.row("SELECT EXISTS (SELECT 1 FROM onerun_attempt WHERE run_id = ?1 AND attempt = ?2 AND owner = ?3)",
+			h.lease.RunID, h.lease.Attempt, h.lease.Owner).Scan(&there)
+	})
+	if err == nil && !there {
+		_ = h.lock.Clear()
+	}
+}
+
+// needsNoLedger reports whether all that is known of a lock stands in its file: it was
+// a lock alone the last time, or there is no ledger.
+func (s *Store) needsNoLedger(lock *filelock.Lock) bool {
+	if n := lock.Previous; n != nil {
+		return n.RunID == ""
+	}
+	_, err := os.Lstat(s.path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // lockAlone takes the lock without a ledger, if nothing is left of its last holder.
@@ -232,13 +291,9 @@ func lockRun(l onerun.Lease, now time.Time) onerun.Run {
 // holder hasn't written its claim down yet, unless that has been waited for.
 func (s *Store) refuseHeld(ctx context.Context, c onerun.Claim, held *filelock.Held, waited bool) (*onerun.Refusal, error) {
 	var refused *onerun.Refusal
-	d, err := s.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	err = d.lightly(ctx, "record a skip", func(t *tx) error {
+	err := s.lightly(ctx, "record a skip", func(t *tx) error {
 		refused = nil
-		st, err := s.settle(t, c, view{held: true, note: held.Note, liveness: held.Liveness, evidence: held.Evidence})
+		st, err := s.settle(t, c, view{held: true, note: held.Note, liveness: held.Liveness, evidence: held.Evidence, unreadable: held.Unreadable})
 		if err != nil {
 			return err
 		}
@@ -259,8 +314,30 @@ func (s *Store) refuseHeld(ctx context.Context, c onerun.Claim, held *filelock.H
 	return refused, err
 }
 
+// refuseAlone refuses a claim of a lock alone that somebody holds. It returns nil when
+// that is somebody between two steps, unless that has been waited for.
+func (s *Store) refuseAlone(ctx context.Context, c onerun.Claim, held *filelock.Held, waited bool) (*onerun.Refusal, error) {
+	n := held.Note
+	if !waited && !held.Unreadable && (n == nil || filelock.Judge(*n).Liveness == onerun.Dead) {
+		return nil, nil
+	}
+	v := onerun.Verdict{Reason: reasonHeld(held), Holder: holderOf(held.Path, n, held.Evidence)}
+	if n != nil && n.RunID != "" {
+		// The ledger calls the run by its name. If it can't be asked, the note's words will do.
+		_ = s.read(ctx, "read the holder", func(t *tx) error {
+			found, err := t.runs("WHERE r.namespace = ?1 AND r.run_id = ?2", c.Namespace, n.RunID)
+			if err == nil && len(found) == 1 && found[0].Attempt == n.Attempt {
+				found[0].Evidence = held.Evidence
+				v.Holder = found[0].Run.Holder()
+			}
+			return err
+		})
+	}
+	return refusal(c, v, time.Now()), nil
+}
+
 func reasonHeld(held *filelock.Held) onerun.Reason {
-	if held.Unreadable {
+	if held.Unreadable || held.Liveness == onerun.Unknown {
 		return onerun.RefusedStale
 	}
 	return onerun.RefusedLocked
@@ -327,7 +404,7 @@ func (t *tx) grant(c onerun.Claim, v onerun.Verdict, st *settled, w onerun.Worke
 	run.Status, run.Attempt, run.Lock, run.NextRetryAt = onerun.Running, v.Attempt, c.Lock, time.Time{}
 	run.VersionLabel, run.Labels, run.Evidence, run.Liveness, run.Stale = c.VersionLabel, c.Labels, "", "", false
 	run.Execution = onerun.Execution{
-		Owner: c.Owner, Token: token, Worker: w, StartedAt: now, StaleAfter: c.StaleAfter, OnCrash: c.OnCrash,
+		Owner: c.Owner, Token: token, Worker: w, StartedAt: now, StaleAfter: c.StaleAfter, OnCrash: cmp.Or(c.OnCrash, onerun.CrashAuto),
 	}
 	if v.Spend != nil {
 		n, err := t.changed("UPDATE onerun_approval SET used_at = ?2, used_attempt = ?3 WHERE id = ?1 AND used_at IS NULL", v.Spend.ID, now.UnixMicro(), v.Attempt)
@@ -338,7 +415,7 @@ func (t *tx) grant(c onerun.Claim, v onerun.Verdict, st *settled, w onerun.Worke
 			return onerun.Grant{}, err
 		}
 	}
-	err = t.exec(sqlInsertAttempt, run.RunID, v.Attempt, c.Owner, token, c.Lock, null(w.String()), null(w.Host), null(w.Machine), null(w.Boot),
+	err = t.exec(sqlInsertAttempt, run.RunID, v.Attempt, c.Owner, token, c.Lock, st.lockDir, null(w.String()), null(w.Host), null(w.Machine), null(w.Boot),
 		int64(w.PIDNS), int64(w.TimeNS), w.PID, int64(w.StartTicks), c.InProcess, cmp.Or(c.OnCrash, onerun.CrashAuto), null(c.StaleAfter.Microseconds()),
 		c.Retries, c.BackoffMin.Microseconds(), c.BackoffMax.Microseconds(), c.RetryLost, now.UnixMicro())
 	if err == nil {

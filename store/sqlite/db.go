@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,11 @@ type db struct {
 	sql  *sql.DB
 	conn *sql.Conn
 	turn chan struct{} // one transaction at a time on the one connection
+
+	statements map[string]*sql.Stmt // compiled ahead, see ready
+
+	closed bool
+	files  [len(fileSuffixes)]fileID // as this connection has them open
 }
 
 // openDB opens the database, or makes it, with the schema of this program.
@@ -47,7 +53,7 @@ func openDB(ctx context.Context, path string, shared bool) (*db, error) {
 	if err := touch(path, shared); err != nil {
 		return nil, err
 	}
-	d := &db{path: path, turn: make(chan struct{}, 1)}
+	d := &db{path: path, turn: make(chan struct{}, 1), statements: map[string]*sql.Stmt{}}
 	var err error
 	if d.sql, err = sql.Open("sqlite", dsn(path)); err == nil {
 		err = d.patiently(ctx, func() (err error) {
@@ -67,6 +73,12 @@ func openDB(ctx context.Context, path string, shared bool) (*db, error) {
 }
 
 func (d *db) close() error {
+	d.turn <- struct{}{} // not under a transaction
+	defer func() { <-d.turn }()
+	d.closed = true
+	for _, s := range d.statements {
+		_ = s.Close()
+	}
 	if d.conn != nil {
 		_ = d.conn.Close()
 	}
@@ -85,16 +97,34 @@ func touch(path string, shared bool) error {
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if errors.Is(err, fs.ErrExist) {
-		return nil
+		return regular(path)
 	}
 	if err != nil {
 		return cantOpen(path, err)
 	}
 	defer func() { _ = f.Close() }()
-	if shared {
-		if err := f.Chmod(mode); err != nil {
-			return cantOpen(path, err)
-		}
+	if err := f.Chmod(mode); err != nil { // whatever the umask
+		return cantOpen(path, err)
+	}
+	return nil
+}
+
+// regular refuses what is no file of its own. A symbolic link would give one database
+// two lock directories, and lead out of a directory that accounts share.
+func regular(path string) error {
+	st, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // deleted in this moment; SQLite makes it
+		return nil
+	case err != nil:
+		return cantOpen(path, err)
+	case st.Mode()&fs.ModeSymlink != 0:
+		return &onerun.StoreError{Kind: onerun.ErrCreate, What: "open the store", Path: path, Err: errors.New("it is a symbolic link"), Do: "name the file itself"}
+	case !st.Mode().IsRegular():
+		return &onerun.StoreError{Kind: onerun.ErrCreate, What: "open the store", Path: path, Err: errors.New("it is not a regular file"), Do: "name another --store"}
+	}
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Nlink > 1 {
+		return &onerun.StoreError{Kind: onerun.ErrCreate, What: "open the store", Path: path, Err: errors.New("it has a second name (hard link), which would be a second journal and a second set of locks"), Do: "remove the other name"}
 	}
 	return nil
 }
@@ -138,7 +168,7 @@ func code(err error) (int, bool) {
 
 func busy(err error) bool {
 	c, ok := code(err)
-	return ok && (c == lib.SQLITE_BUSY || c == lib.SQLITE_LOCKED)
+	return ok && (c == lib.SQLITE_BUSY || c == lib.SQLITE_LOCKED || c == lib.SQLITE_PROTOCOL)
 }
 
 // explain turns an error of SQLite into one of the contract's kinds, in words.
@@ -155,7 +185,7 @@ func (d *db) explain(what string, err error) error {
 		return e
 	}
 	switch c {
-	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_PROTOCOL:
 		e.Kind, e.Do = onerun.ErrUnavailable, "another program holds the database; try again when it is done"
 	case lib.SQLITE_FULL:
 		e.Do = "free some space on its file system"
@@ -220,9 +250,10 @@ const beginLightly = "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE"
 // tx is one transaction. Statements don't take the caller's context: only the wait
 // for the database's lock may be cut short, not the work under it.
 type tx struct {
-	ctx  context.Context
-	conn *sql.Conn
-	now  time.Time
+	ctx        context.Context
+	conn       *sql.Conn
+	statements map[string]*sql.Stmt
+	now        time.Time
 }
 
 // write runs f in a write transaction, which holds the database's one write lock
@@ -243,13 +274,19 @@ func (d *db) read(ctx context.Context, what string, f func(t *tx) error) error {
 }
 
 func (d *db) transact(ctx context.Context, what, begin string, f func(t *tx) error) error {
+	if err := ctx.Err(); err != nil { // whatever the select below would choose
+		return d.explain(what, err)
+	}
 	select {
 	case d.turn <- struct{}{}:
 		defer func() { <-d.turn }()
 	case <-ctx.Done():
-		return d.explain(what, context.Cause(ctx))
+		return d.explain(what, ctx.Err())
 	}
-	t := &tx{ctx: context.WithoutCancel(ctx), conn: d.conn}
+	if d.closed {
+		return errMoved
+	}
+	t := &tx{ctx: context.WithoutCancel(ctx), conn: d.conn, statements: d.statements}
 	if begin == beginLightly {
 		defer func() { _ = t.exec("PRAGMA synchronous = FULL") }()
 	}
@@ -258,7 +295,9 @@ func (d *db) transact(ctx context.Context, what, begin string, f func(t *tx) err
 		return d.explain(what, err)
 	}
 	t.now = time.Now()
-	err = f(t)
+	if err = errMoved; !d.moved() {
+		err = f(t)
+	}
 	if err == nil {
 		err = t.exec("COMMIT")
 	}
@@ -269,14 +308,43 @@ func (d *db) transact(ctx context.Context, what, begin string, f func(t *tx) err
 	return nil
 }
 
+// ready compiles statements ahead of their use. It does so in its own turn, and doesn't
+// matter when it fails: a statement that isn't ready is compiled when it is used.
+func (d *db) ready(ctx context.Context, queries ...string) {
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return
+	}
+	for _, q := range queries {
+		if d.closed || d.statements[q] != nil {
+			continue
+		}
+		s, err := d.conn.PrepareContext(context.WithoutCancel(ctx), q)
+		if err != nil {
+			return
+		}
+		d.statements[q] = s
+	}
+}
+
 func (t *tx) exec(query string, args ...any) error {
+	if s := t.statements[query]; s != nil {
+		_, err := s.ExecContext(t.ctx, args...)
+		return err
+	}
 	_, err := t.conn.ExecContext(t.ctx, query, args...)
 	return err
 }
 
 // changed executes a statement and says how many rows it changed.
 func (t *tx) changed(query string, args ...any) (int64, error) {
-	res, err := t.conn.ExecContext(t.ctx, query, args...)
+	exec := func() (sql.Result, error) { return t.conn.ExecContext(t.ctx, query, args...) }
+	if s := t.statements[query]; s != nil {
+		exec = func() (sql.Result, error) { return s.ExecContext(t.ctx, args...) }
+	}
+	res, err := exec()
 	if err != nil {
 		return 0, err
 	}
@@ -284,6 +352,9 @@ func (t *tx) changed(query string, args ...any) (int64, error) {
 }
 
 func (t *tx) row(query string, args ...any) *sql.Row {
+	if s := t.statements[query]; s != nil {
+		return s.QueryRowContext(t.ctx, args...)
+	}
 	return t.conn.QueryRowContext(t.ctx, query, args...)
 }
 

@@ -10,12 +10,14 @@ import (
 
 // view is what was seen of a lock: by holding it, by finding it held, or by looking.
 type view struct {
-	held     bool           // somebody holds it; false: nobody does, or we do
-	note     *filelock.Note // what its last owner noted; nil: nothing readable
-	liveness onerun.Liveness
-	void     bool // the note's job never started
-	evidence string
-	left     *filelock.Left // an end that an earlier owner could not tell
+	held       bool           // somebody holds it; false: nobody does, or we do
+	unreadable bool           // held by a file that nobody can read: until `onerun unlock`
+	note       *filelock.Note // what its last owner noted; nil: nothing readable
+	liveness   onerun.Liveness
+	void       bool // the note's job never started
+	evidence   string
+	path       string         // the file that says so; of a look only
+	left       *filelock.Left // an end that an earlier owner could not tell
 }
 
 func viewOf(l *filelock.Lock) view {
@@ -24,15 +26,22 @@ func viewOf(l *filelock.Lock) view {
 
 // fate is what can be said of the work of a RUNNING run.
 type fate struct {
-	liveness onerun.Liveness
-	stale    bool            // nobody runs it any more, but its end is not proven
-	outcome  *onerun.Outcome // its end was seen, and noted, but not told to the ledger
-	void     bool            // it never started
-	evidence string
+	liveness  onerun.Liveness
+	stale     bool            // nobody runs it any more, but its end is not proven
+	outcome   *onerun.Outcome // its end was seen, and noted, but not told to the ledger
+	void      bool            // it never started
+	decidable bool            // unknown, but its worker is gone for certain: a person may decide
+	evidence  string
 }
 
 // fate judges a lock's last owner by the note alone.
 func (v view) fate() fate {
+	if v.unreadable {
+		return fate{liveness: onerun.Unknown, stale: true, evidence: v.evidence}
+	}
+	if v.held && v.liveness == onerun.Unknown { // by a file that nobody can prove dead
+		return fate{liveness: onerun.Unknown, stale: true, evidence: v.evidence}
+	}
 	if v.held {
 		return fate{liveness: onerun.Alive, evidence: "its lock is held" + detail(v.evidence)}
 	}
@@ -58,7 +67,7 @@ func (v view) fateOf(r *runRow) fate {
 	j := filelock.JudgeFree(workerNote(r.Worker, filelock.StateInProcess)) // of the worker alone
 	f := fate{liveness: j.Liveness, evidence: "its lock file doesn't name it; " + j.Evidence}
 	if j.Liveness == onerun.Dead && !r.inProcess && r.Worker.Boot == filelock.ThisWorker("").Boot {
-		f.liveness = onerun.Unknown
+		f.liveness, f.decidable = onerun.Unknown, true
 	}
 	f.stale = f.liveness == onerun.Unknown
 	return f
@@ -108,7 +117,7 @@ func (f fate) end(policy onerun.OnCrash) *onerun.Outcome {
 	case f.liveness != onerun.Dead || policy == onerun.CrashManual:
 		return nil
 	case f.void:
-		return &onerun.Outcome{Status: onerun.Failed, Reason: onerun.ReasonOwnerDied, Error: "the worker died before the job was started"}
+		return &onerun.Outcome{Status: onerun.Failed, Reason: onerun.ReasonOwnerDied, Void: true, Error: "the worker died before the job was started"}
 	}
 	return &onerun.Outcome{Status: onerun.Failed, Reason: onerun.ReasonOwnerDied, Error: onerun.CutError(fmt.Sprintf("the worker died: %s", f.evidence))}
 }

@@ -22,15 +22,26 @@ func (s *Store) Heartbeat(ctx context.Context, l onerun.Lease) (onerun.Beat, err
 	if l.RunID == "" {
 		return beat, nil
 	}
-	err := s.read(ctx, "heartbeat", func(t *tx) error {
+	alive := func(t *tx) error {
 		var n int
 		err := t.row("SELECT count(*) FROM onerun_attempt WHERE run_id = ?1 AND attempt = ?2 AND owner = ?3 AND status = 'RUNNING'", l.RunID, l.Attempt, l.Owner).Scan(&n)
 		if err == nil && n == 0 {
 			err = fmt.Errorf("%w: the run was closed by somebody else", onerun.ErrLost)
 		}
 		return err
-	})
+	}
+	err := s.with(ctx, true, func(d *db) error { return d.read(ctx, "heartbeat", alive) })
 	return beat, err
+}
+
+// NoteStart implements onerun.Noter.
+func (s *Store) NoteStart(l onerun.Lease) error {
+	h := s.holding(l.Owner)
+	if h == nil {
+		return fmt.Errorf("%w: this process doesn't hold %s", onerun.ErrLost, l.Lock)
+	}
+	s.step("note the start")
+	return h.lock.SetForking()
 }
 
 // NoteGroup implements onerun.Noter.
@@ -63,21 +74,29 @@ func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) 
 		}
 		return nil
 	}
+	if out.Status != onerun.Succeeded && out.Status != onerun.Failed && out.Status != onerun.Skipped {
+		return fmt.Errorf("%w: a run can't end as %q", onerun.ErrUsage, out.Status)
+	}
 	var noted error
 	if h != nil {
 		s.step("note the outcome")
 		noted = h.lock.SetOutcome(filelock.NewOutcome(out)) // a failure matters only if the ledger fails too
 	}
 	s.step("record the outcome")
-	err := s.write(ctx, "finish", func(t *tx) error {
+	record := func(t *tx) error {
 		err := t.end(onerun.Run{
 			RunID: l.RunID, Namespace: l.Namespace, Lock: l.Lock, Attempt: l.Attempt, Execution: onerun.Execution{Owner: l.Owner, Token: l.Token},
-		}, out, false)
+		}, out)
 		if errors.Is(err, onerun.ErrLost) {
 			return t.recorded(l, out)
 		}
 		return err
-	})
+	}
+	err := s.with(ctx, true, func(d *db) error { return d.write(ctx, "finish", record) })
+	if errors.Is(err, errVanished) && h != nil {
+		s.letGoOf(h) // with its note: should the ledger come back, the next claim records the end
+		return err
+	}
 	if err != nil && !errors.Is(err, onerun.ErrLost) {
 		if h != nil && noted == nil {
 			noted = h.lock.Sync() // the note is all there is: let it outlast a loss of power
@@ -100,7 +119,7 @@ func (t *tx) recorded(l onerun.Lease, out onerun.Outcome) error {
 		l.RunID, l.Attempt, l.Owner, l.Token).Scan(&status, &reason)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("%w: there is no such attempt", onerun.ErrLost)
+		return errVanished
 	case err != nil:
 		return err
 	case status == out.Status && reason == out.Reason:

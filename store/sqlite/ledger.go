@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -25,23 +26,32 @@ func (s *Store) Explain(ctx context.Context, c onerun.Claim) (*onerun.Refusal, e
 			return err
 		}
 		if st.holder != nil {
-			st.fate = look.fateOf(st.holder)
-			st.foresee(&st.holder, st.fate, t.now)
-		} else if n := look.note; n != nil && (look.held || n.RunID == "") {
-			if f := look.fate(); f.liveness != onerun.Dead {
-				h := holderOf("", n, f.evidence)
-				st.leftover, st.fate = &h, f
+			if st.holder.lockDir != s.lockDir {
+				if look, err = s.lookAt(st.holder); err != nil {
+					return err
+				}
 			}
+			st.fate = look.fateOf(st.holder)
+			if err := t.foresee(st, st.holder, st.fate); err != nil {
+				return err
+			}
+		} else if look.held {
+			h := holderOf(look.path, look.note, look.fate().evidence)
+			st.leftover, st.fate = &h, look.fate()
+		} else if err := t.leftBehind(st, look); err != nil {
+			return err
 		}
 		if r := st.run; r != nil && r.Status == onerun.Running {
 			st.runFate = st.fate
 			if r.Lock != c.Lock {
-				other, err := s.look(c.Namespace, r.Lock)
+				other, err := s.lookAt(r)
 				if err != nil {
 					return err
 				}
 				st.runFate = other.fateOf(r)
-				st.foresee(&st.run, st.runFate, t.now)
+				if err := t.foresee(st, st.run, st.runFate); err != nil {
+					return err
+				}
 			}
 		}
 		if v := onerun.Decide(st.facts(t.now)); v.Reason != "" {
@@ -53,15 +63,29 @@ func (s *Store) Explain(ctx context.Context, c onerun.Claim) (*onerun.Refusal, e
 }
 
 // foresee does to a dead run what closeDead would, without writing it down.
-func (st *settled) foresee(r **runRow, f fate, now time.Time) {
-	out := f.end((*r).OnCrash)
+func (t *tx) foresee(st *settled, r *runRow, f fate) error {
+	out := f.end(r.OnCrash)
 	if out == nil {
-		return
+		return nil
 	}
-	ended := **r
-	ended.Status, ended.Reason, ended.Evidence, ended.FinishedAt = out.Status, out.Reason, f.evidence, now
-	if f.void {
-		ended.NextRetryAt = now
+	ended := *r
+	ended.Status, ended.Reason, ended.Evidence, ended.FinishedAt = out.Status, out.Reason, f.evidence, t.now
+	switch {
+	case out.Status != onerun.Failed || r.Partition == "":
+	case f.void:
+		ended.NextRetryAt = t.now
+	default:
+		var p onerun.Policy
+		var least, most int64
+		var failures int
+		err := t.row(`SELECT retries, backoff_min, backoff_max, retry_lost,
+			(SELECT count(*) FROM onerun_attempt f WHERE f.run_id = ?1 AND f.status = 'FAILED' AND f.void = 0)
+			FROM onerun_attempt WHERE run_id = ?1 AND attempt = ?2`, r.RunID, r.Attempt).Scan(&p.Retries, &least, &most, &p.RetryLost, &failures)
+		if err != nil {
+			return err
+		}
+		p.BackoffMin, p.BackoffMax = time.Duration(least)*time.Microsecond, time.Duration(most)*time.Microsecond
+		ended.NextRetryAt, _ = p.NextRetry(t.now, failures+1, out.Reason, 0)
 	}
 	if st.run != nil && st.run.RunID == ended.RunID {
 		st.run, st.runFate = &ended, fate{}
@@ -69,6 +93,7 @@ func (st *settled) foresee(r **runRow, f fate, now time.Time) {
 	if st.holder != nil && st.holder.RunID == ended.RunID {
 		st.holder, st.fate = nil, fate{}
 	}
+	return nil
 }
 
 func (s *Store) look(namespace string, lock onerun.LockName) (view, error) {
@@ -80,7 +105,10 @@ func (s *Store) look(namespace string, lock onerun.LockName) (view, error) {
 }
 
 func viewOfState(st filelock.State) view {
-	return view{held: st.Held, note: st.Note, liveness: st.Verdict.Liveness, void: st.Verdict.Void, evidence: st.Verdict.Evidence}
+	return view{
+		held: st.Held, unreadable: st.Held && st.Unreadable && st.Mode == onerun.LockCreate, path: st.Path,
+		note: st.Note, liveness: st.Verdict.Liveness, void: st.Verdict.Void, evidence: st.Verdict.Evidence,
+	}
 }
 
 // Runs implements onerun.Ledger.
@@ -145,7 +173,7 @@ func (s *Store) complete(t *tx, r *runRow) error {
 	if err := t.row(query, args...).Scan(&r.Skips); err != nil || r.Status != onerun.Running {
 		return err
 	}
-	look, err := s.look(r.Namespace, r.Lock)
+	look, err := s.lookAt(r)
 	if err != nil {
 		return err
 	}
@@ -248,9 +276,13 @@ func (s *Store) Jobs(ctx context.Context, namespace string) ([]onerun.JobState, 
 // Locks implements onerun.Ledger: every lock that a RUNNING run has in the ledger,
 // or whose file is held or names somebody.
 func (s *Store) Locks(ctx context.Context, namespace string) ([]onerun.LockState, error) {
-	files, err := s.dir.List()
+	listed, err := s.dir.List()
 	if err != nil {
 		return nil, err
+	}
+	files := map[string]filelock.State{} // by their path without the suffix
+	for _, f := range listed {
+		files[base(f.Path)] = f
 	}
 	var locks []onerun.LockState
 	err = s.read(ctx, "read the locks", func(t *tx) error {
@@ -259,21 +291,23 @@ func (s *Store) Locks(ctx context.Context, namespace string) ([]onerun.LockState
 		if err != nil {
 			return err
 		}
-		seen := map[string]bool{}
+		ran := map[string]bool{}
 		for _, r := range running {
 			if err := s.complete(t, r); err != nil {
 				return err
 			}
-			run := r.Run
-			path := s.lockPath(namespace, r.Lock)
-			seen[path] = true
+			run, path, mode := r.Run, s.lockPath(namespace, r.Lock), onerun.LockFlock
+			ran[base(path)] = true
+			if f, ok := files[base(path)]; ok {
+				path, mode = f.Path, f.Mode
+			}
 			locks = append(locks, onerun.LockState{
-				Namespace: namespace, Lock: r.Lock, Path: path, Mode: onerun.LockFlock, Token: r.Token,
+				Namespace: namespace, Lock: r.Lock, Path: path, Mode: mode, Token: r.Token,
 				Run: &run, Holder: run.Holder(), Liveness: run.Liveness, Evidence: run.Evidence,
 			})
 		}
-		for _, f := range files {
-			if l, ok := lockOfFile(namespace, f); ok && !seen[s.lockPath(namespace, l.Lock)] {
+		for _, f := range listed {
+			if l, ok := lockOfFile(namespace, f); ok && !ran[base(f.Path)] {
 				locks = append(locks, l)
 			}
 		}
@@ -281,6 +315,9 @@ func (s *Store) Locks(ctx context.Context, namespace string) ([]onerun.LockState
 	})
 	return locks, err
 }
+
+// base is what the files of one lock have in common.
+func base(path string) string { return strings.TrimSuffix(path, filepath.Ext(path)) }
 
 // lockOfFile describes a lock file that no RUNNING run of the ledger explains.
 func lockOfFile(namespace string, f filelock.State) (onerun.LockState, bool) {

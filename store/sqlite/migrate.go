@@ -71,8 +71,9 @@ func versionNumber(version int) int { return applicationID&0xffff0000 + version 
 // checkVersion reads the schema's version and refuses what this program would
 // damage: a newer schema, or a database that is somebody else's.
 func (t *tx) checkVersion(path string) (int, error) {
-	var version, app int
-	if err := t.row("SELECT user_version, application_id FROM pragma_user_version, pragma_application_id").Scan(&version, &app); err != nil {
+	// In one statement, so that all is read at one moment: another process may be just making the schema.
+	var version, app, objects int
+	if err := t.row("SELECT user_version, application_id, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version, pragma_application_id").Scan(&version, &app, &objects); err != nil {
 		return 0, err
 	}
 	if app == applicationID {
@@ -85,10 +86,6 @@ func (t *tx) checkVersion(path string) (int, error) {
 			}
 		}
 		return known, nil
-	}
-	var objects int
-	if err := t.row("SELECT count(*) FROM sqlite_schema").Scan(&objects); err != nil {
-		return 0, err
 	}
 	if app != 0 || version != 0 || objects != 0 {
 		return 0, &onerun.StoreError{

@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/filelock"
 )
 
 //go:embed sql/insert_event.sql
@@ -62,21 +63,16 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 		}
 		over := false
 		if r.Status == onerun.Running {
-			c := onerun.Claim{Namespace: r.Namespace, Lock: r.Lock, Job: r.Job, Owner: onerun.NewID()}
-			lock, held, err := s.dir.Acquire(t.ctx, s.request(c, false))
+			v, release, err := s.tryLockOf(t.ctx, r)
 			if err != nil {
 				return err
 			}
-			v := view{held: true}
-			if held == nil {
-				defer func() { _ = lock.Release() }()
-				v = viewOf(lock)
-			}
+			defer release()
 			f := v.fateOf(r)
 			if f.outcome != nil {
 				return &onerun.StateError{Why: fmt.Sprintf("%s has ended (%s), and its next claim will record that; nothing to resolve", r.Name(), f.outcome.Status)}
 			}
-			over, r.Evidence = f.liveness != onerun.Alive, f.evidence
+			over, r.Evidence = f.liveness == onerun.Dead || f.decidable, f.evidence
 		}
 		if err := onerun.ResolveAllowed(&r.Run, q.As, over); err != nil {
 			return err
@@ -215,9 +211,37 @@ func (s *Store) Resume(ctx context.Context, q onerun.PauseRequest) error {
 	})
 }
 
+// forget clears what is noted in a lock file that nobody holds, of a holder that had no
+// run: `onerun lock` in a container that is gone, say. notFound is the answer when there
+// is nothing to clear.
+func (s *Store) forget(ctx context.Context, namespace string, lock onerun.LockName, notFound error) error {
+	l, held, err := s.dir.Acquire(ctx, filelock.Request{Namespace: namespace, Lock: lock, Owner: onerun.NewID()})
+	if err != nil {
+		return err
+	}
+	if held != nil {
+		return &onerun.StateError{Why: string(lock) + " is held: " + held.Evidence}
+	}
+	defer func() { _ = l.Release() }()
+	n := l.Previous
+	switch {
+	case n == nil, l.Verdict.Liveness == onerun.Dead: // nothing is in the way
+		return notFound
+	case n.RunID != "":
+		return &onerun.StateError{Why: fmt.Sprintf("%s was last held by run %s: look at that with onerun show, and close it with onerun resolve", lock, n.RunID)}
+	case l.Verdict.Liveness == onerun.Alive:
+		return &onerun.StateError{Why: string(lock) + " is in use: " + l.Verdict.Evidence}
+	}
+	return l.Clear()
+}
+
 // Unlock implements onerun.Unlocker.
 func (s *Store) Unlock(ctx context.Context, namespace string, lock onerun.LockName, by, reason string) error {
-	if err := s.dir.Unlock(namespace, lock); err != nil {
+	err := s.dir.Unlock(namespace, lock)
+	if errors.Is(err, onerun.ErrNotFound) {
+		err = s.forget(ctx, namespace, lock, err)
+	}
+	if err != nil {
 		return err
 	}
 	return s.write(ctx, "record the unlocking", func(t *tx) error {

@@ -27,6 +27,7 @@ var sqlFreeLock string
 type runRow struct {
 	onerun.Run
 	inProcess bool
+	lockDir   string
 }
 
 // settled is what a claim finds after what was known has been settled.
@@ -39,6 +40,7 @@ type settled struct {
 	paused    *onerun.JobState
 	approval  *onerun.Approval
 	lastToken int64
+	lockDir   string // of this store
 	closed    []onerun.Run
 }
 
@@ -49,15 +51,21 @@ func (s *Store) settle(t *tx, c onerun.Claim, found view) (*settled, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := found.note; n != nil {
-		st.lastToken = max(st.lastToken, n.Token)
-		if f := found.fate(); !found.held && n.RunID == "" && f.liveness != onerun.Dead {
-			h := holderOf("", n, f.evidence)
-			st.leftover, st.fate = &h, f
-		}
+	st.lockDir = s.lockDir
+	if err := t.leftBehind(st, found); err != nil {
+		return nil, err
 	}
-	if st.holder != nil {
-		st.fate = found.fateOf(st.holder)
+	if h := st.holder; h != nil {
+		v := found
+		if h.lockDir != s.lockDir { // its lock file is not the one we hold
+			other, release, err := s.tryLockOf(t.ctx, h)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+			v = other
+		}
+		st.fate = v.fateOf(h)
 		if err := t.closeDead(&st.holder, st.fate, st); err != nil {
 			return nil, err
 		}
@@ -67,26 +75,50 @@ func (s *Store) settle(t *tx, c onerun.Claim, found view) (*settled, error) {
 			st.runFate = st.fate
 			return st, nil
 		}
-		// The key runs under another lock. Trying that one never waits.
-		other := c
-		other.Lock, other.LockMode = r.Lock, onerun.LockFlock
-		lock, held, err := s.dir.Acquire(t.ctx, s.request(other, false))
+		v, release, err := s.tryLockOf(t.ctx, r) // the key runs under another lock
 		if err != nil {
 			return nil, err
 		}
-		v := view{held: true}
-		if held == nil {
-			defer func() { _ = lock.Release() }()
-			v = viewOf(lock)
-		} else {
-			v.evidence = held.Evidence
-		}
+		defer release()
 		st.runFate = v.fateOf(r)
 		if err := t.closeDead(&st.run, st.runFate, st); err != nil {
 			return nil, err
 		}
 	}
 	return st, nil
+}
+
+// leftBehind finds what the lock's last owner left that the ledger doesn't explain:
+// processes of `onerun lock`, or a run of another ledger that uses the same lock files.
+// A note of a run that this ledger has closed is ignored.
+func (t *tx) leftBehind(st *settled, found view) error {
+	n := found.note
+	if n == nil {
+		return nil
+	}
+	st.lastToken = max(st.lastToken, n.Token)
+	if found.held {
+		return nil
+	}
+	f := found.fate()
+	if n.RunID != "" {
+		var known bool
+		if err := t.row("SELECT EXISTS (SELECT 1 FROM onerun_run WHERE run_id = ?1)", n.RunID).Scan(&known); err != nil || known {
+			return err
+		}
+		switch {
+		case n.Outcome != nil:
+			f = fate{liveness: onerun.Unknown, stale: true, evidence: "the lock file holds the end of run " + n.RunID +
+				" of another ledger, which doesn't have it yet: start that job once on its own store, or delete the file"}
+		case f.liveness != onerun.Alive:
+			return nil
+		}
+	}
+	if f.liveness != onerun.Dead {
+		h := holderOf("", n, f.evidence)
+		st.leftover, st.fate = &h, f
+	}
+	return nil
 }
 
 // facts are what the claim table is applied to.
@@ -119,7 +151,7 @@ func (t *tx) closeDead(r **runRow, f fate, st *settled) error {
 	if out == nil {
 		return nil
 	}
-	if err := t.end(run.Run, *out, f.void); err != nil {
+	if err := t.end(run.Run, *out); err != nil {
 		return err
 	}
 	closed, err := t.runByID(run.RunID)
@@ -150,7 +182,7 @@ var errChanged = &onerun.StoreError{Kind: onerun.ErrInternal, What: "a row chang
 // end closes a RUNNING attempt and its run, reckons the next retry by the policy of
 // the attempt's own owner, and frees the lock in the ledger. It returns ErrLost
 // when the attempt is not that owner's any more.
-func (t *tx) end(r onerun.Run, out onerun.Outcome, void bool) error {
+func (t *tx) end(r onerun.Run, out onerun.Outcome) error {
 	finished := out.FinishedAt
 	if finished.IsZero() {
 		finished = t.now
@@ -160,7 +192,7 @@ func (t *tx) end(r onerun.Run, out onerun.Outcome, void bool) error {
 	var keyed bool
 	text := onerun.CutError(out.Error)
 	err := t.row(sqlEndAttempt, r.RunID, r.Attempt, r.Owner, out.Status, null(out.Reason), out.ExitCode, null(out.Signal), null(text),
-		out.Processed, out.Failed, finished.UnixMicro(), void).Scan(&p.Retries, &bmin, &bmax, &p.RetryLost, &keyed)
+		out.Processed, out.Failed, finished.UnixMicro(), out.Void).Scan(&p.Retries, &bmin, &bmax, &p.RetryLost, &keyed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return onerun.ErrLost
 	}
@@ -170,7 +202,7 @@ func (t *tx) end(r onerun.Run, out onerun.Outcome, void bool) error {
 	var retryAt time.Time
 	switch {
 	case out.Status != onerun.Failed || !keyed:
-	case void: // it never started, so it may start at once and costs no retry
+	case out.Void: // it never started, so it may start at once and costs no retry
 		retryAt = t.now
 	case p.Retries > 0:
 		p.BackoffMin, p.BackoffMax = time.Duration(bmin)*time.Microsecond, time.Duration(bmax)*time.Microsecond
@@ -276,7 +308,7 @@ func scanRun(scan func(...any) error) (*runRow, error) {
 		&stale, &r.Reason, &r.ExitCode, &r.Signal, &r.Error,
 		&r.Processed, &r.Execution.Failed, &r.VersionLabel, &labels,
 		&r.Owner, &r.Worker.Label, &r.Worker.Host, &r.Worker.Machine, &r.Worker.Boot, &pidns, &timens,
-		&r.Worker.PID, &ticks, &r.inProcess, &r.OnCrash)
+		&r.Worker.PID, &ticks, &r.inProcess, &r.lockDir, &r.OnCrash)
 	if err != nil {
 		return nil, err
 	}

@@ -2,11 +2,15 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/filelock"
@@ -19,9 +23,13 @@ type Store struct {
 	options options
 	dir     *filelock.Dir
 
+	opening chan struct{} // one at a time; not mu, since that may take as long as a caller waits
+
 	mu   sync.Mutex
 	db   *db                 // opened when first needed: `onerun lock` may not need it
 	held map[string]*holding // by owner id: what this process holds
+
+	otherDirs map[string]*filelock.Dir // see dirOf
 }
 
 // holding is a lock in the hands of this process.
@@ -35,6 +43,7 @@ type options struct {
 	lockDir      string
 	hook         func(step string)
 	allowNetwork bool
+	fsType       func(path string) int64 // for tests: the f_type of statfs(2)
 }
 
 // Option changes how a Store is opened.
@@ -61,7 +70,7 @@ const DatabaseName = "onerun.db"
 // Errors: ErrCreate for a missing or read-only directory, a symbolic link in the
 // way or a network file system; ErrPermission.
 func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
-	s := &Store{held: map[string]*holding{}}
+	s := &Store{held: map[string]*holding{}, otherDirs: map[string]*filelock.Dir{}, opening: make(chan struct{}, 1)}
 	for _, o := range opts {
 		o(&s.options)
 	}
@@ -81,26 +90,55 @@ func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
 	} else if !st.IsDir() {
 		return nil, cantOpen(s.path, fmt.Errorf("%s: %w", filepath.Dir(s.path), errNotDir))
 	}
+	if err := s.checkFS(); err != nil {
+		return nil, err
+	}
 	s.lockDir = s.options.lockDir
 	if s.lockDir == "" {
 		s.lockDir = filepath.Join(filepath.Dir(s.path), "locks")
 	}
-	s.dir, err = filelock.Open(s.lockDir, filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork})
+	s.dir, err = filelock.Open(s.lockDir, filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork, FSType: s.options.fsType})
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
+// checkFS refuses a database on a network file system. The lock directory, which may be
+// elsewhere, is looked at by filelock.
+func (s *Store) checkFS() error {
+	dir := filepath.Dir(s.path)
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return cantOpen(s.path, err)
+	}
+	if s.options.fsType != nil {
+		st.Type = s.options.fsType(dir)
+	}
+	if name, network := filelock.Network(st.Type); network && !s.options.allowNetwork {
+		return &onerun.StoreError{
+			Kind: onerun.ErrCreate, What: "open the store", Path: s.path,
+			Err: fmt.Errorf("it is on a network file system (%s), where locks hold on each machine by itself", name),
+			Do:  "choose a local file, use a store for many machines, or take the risk with ?network=unsafe",
+		}
+	}
+	return nil
+}
+
 // Close implements onerun.Store. Locks that this process holds stay held until it
 // finishes them or ends.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	d := s.db
+	s.db = nil
+	for _, other := range s.otherDirs {
+		_ = other.Close()
+	}
+	clear(s.otherDirs)
+	s.mu.Unlock()
 	err := s.dir.Close()
-	if s.db != nil {
-		err = s.db.close()
-		s.db = nil
+	if d != nil {
+		err = d.close()
 	}
 	return err
 }
@@ -121,35 +159,87 @@ func (s *Store) Path() string { return s.path }
 
 func (s *Store) step(name string) { s.options.hook(name) }
 
-// open opens the database when it is first needed.
+// Warm begins to open the database, for a caller that is about to claim a run: while it
+// takes the lock, the statements of a claim are made ready on another processor.
+func (s *Store) Warm(ctx context.Context) {
+	go func() {
+		if d, err := s.open(ctx); err == nil { // else the claim meets the same error, and reports it
+			d.ready(ctx, sqlClaimState, sqlInsertRun, sqlInsertAttempt, sqlTakeLock)
+		}
+	}()
+}
+
+// open opens the database when it is first needed, or was closed because its files
+// were deleted or replaced.
 func (s *Store) open(ctx context.Context) (*db, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.db != nil {
-		return s.db, nil
+	if d := s.opened(); d != nil {
+		return d, nil
+	}
+	select {
+	case s.opening <- struct{}{}:
+		defer func() { <-s.opening }()
+	case <-ctx.Done():
+		return nil, &onerun.StoreError{Kind: onerun.ErrUnavailable, What: "open the store", Path: s.path, Err: ctx.Err()}
+	}
+	if d := s.opened(); d != nil {
+		return d, nil
 	}
 	d, err := openDB(ctx, s.path, sharedDir(filepath.Dir(s.path)))
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.db = d
 	return d, nil
 }
 
-func (s *Store) write(ctx context.Context, what string, f func(t *tx) error) error {
-	d, err := s.open(ctx)
-	if err != nil {
-		return err
+func (s *Store) opened() *db {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.db
+}
+
+// with runs one transaction, on a database that is opened anew when its files were
+// deleted or replaced under the connection. For the owner of a lease it is never made
+// anew: a lease whose ledger vanished is lost.
+func (s *Store) with(ctx context.Context, owner bool, do func(d *db) error) error {
+	for range 3 {
+		if owner && s.opened() == nil {
+			if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
+				return errVanished
+			}
+		}
+		d, err := s.open(ctx)
+		if err != nil {
+			return err
+		}
+		if err = do(d); !errors.Is(err, errMoved) {
+			return err
+		}
+		s.mu.Lock()
+		if s.db == d {
+			s.db = nil
+		}
+		s.mu.Unlock()
+		_ = d.close() // what it had to write down, nobody would see
 	}
-	return d.write(ctx, what, f)
+	return &onerun.StoreError{Kind: onerun.ErrIO, What: "store", Path: s.path, Err: errMoved, Do: "leave its files where they are"}
+}
+
+// errVanished is a lease of which the ledger knows nothing any more.
+var errVanished = fmt.Errorf("%w: it is not in the ledger any more", onerun.ErrLost)
+
+func (s *Store) write(ctx context.Context, what string, f func(t *tx) error) error {
+	return s.with(ctx, false, func(d *db) error { return d.write(ctx, what, f) })
+}
+
+func (s *Store) lightly(ctx context.Context, what string, f func(t *tx) error) error {
+	return s.with(ctx, false, func(d *db) error { return d.lightly(ctx, what, f) })
 }
 
 func (s *Store) read(ctx context.Context, what string, f func(t *tx) error) error {
-	d, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	return d.read(ctx, what, f)
+	return s.with(ctx, false, func(d *db) error { return d.read(ctx, what, f) })
 }
 
 func (s *Store) hold(h *holding) {
@@ -169,15 +259,20 @@ func (s *Store) holding(owner string) *holding {
 // stands nowhere else. (Not in mode create, whose file must go: there the token follows
 // the clock alone.)
 func (s *Store) letGo(h *holding) {
-	s.mu.Lock()
-	delete(s.held, h.lease.Owner)
-	s.mu.Unlock()
 	// A note that can't be cleared does no harm: its run is closed, so it is ignored.
 	if h.lease.RunID == "" && h.mode != onerun.LockCreate {
 		_ = h.lock.SetOutcome(filelock.NewOutcome(onerun.Outcome{Status: onerun.Succeeded, FinishedAt: time.Now()}))
 	} else {
 		_ = h.lock.Clear()
 	}
+	s.letGoOf(h)
+}
+
+// letGoOf frees the lock of a holding, and leaves its note.
+func (s *Store) letGoOf(h *holding) {
+	s.mu.Lock()
+	delete(s.held, h.lease.Owner)
+	s.mu.Unlock()
 	s.step("free the lock")
 	_ = h.lock.Release()
 }

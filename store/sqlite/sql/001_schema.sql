@@ -47,6 +47,7 @@ CREATE TABLE onerun_attempt (
     owner       TEXT    NOT NULL,
     token       INTEGER NOT NULL,
     lock        TEXT    NOT NULL,
+    lock_dir    TEXT    NOT NULL,            -- where its lock file is
     worker_id   TEXT,
     host        TEXT,
     machine     TEXT,

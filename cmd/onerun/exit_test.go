@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+)
+
+// B33: a job's exit status is onerun's, and the record's: all 256 of them.
+func TestEveryExitStatus(t *testing.T) {
+	b := newBed(t)
+	const workers = 4 // at a time, each with a lock of its own
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for code := w; code < 256; code += workers {
+				r := b.run("run", "settle", "--scope", "key", "--partition", fmt.Sprint(code), "--log-file", "/dev/null", "-c", fmt.Sprintf("exit %d", code))
+				if r.code != code || r.out+r.err != "" {
+					t.Errorf("exit %d: %+v", code, r)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	runs := b.list(t, "history", "--limit", "0")
+	if len(runs) != 256 {
+		t.Fatalf("%d runs", len(runs))
+	}
+	for _, r := range runs {
+		status, reason := "FAILED", any("exit")
+		if r["partition"] == "0" {
+			status, reason = "SUCCEEDED", nil
+		}
+		if fmt.Sprint(r["exit_code"]) != r["partition"] || r["status"] != status || r["reason"] != reason || r["signal"] != nil {
+			t.Errorf("%s: %v %v, exit code %v, signal %v", r["key"], r["status"], r["reason"], r["exit_code"], r["signal"])
+		}
+	}
+}
+
+// What goes in and what comes out passes byte by byte, however much it is and whatever
+// is in it.
+func TestBytesPass(t *testing.T) {
+	b := newBed(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.NewPCG(seed, 0)
+	data := make([]byte, 3<<20)
+	for i := range data {
+		data[i] = byte(random.Uint64())
+	}
+	copy(data, "\x00\xff\r\n\x1b[31m\n\n")
+	for _, args := range [][]string{
+		{"run", "settle", "--date", "2026-09-15", "--"},
+		{"lock", "report", "--"},
+	} {
+		cmd := b.command(append(args, "sh", "-c", "tee /dev/stderr")...)
+		var out, errs bytes.Buffer
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), &out, &errs
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(out.Bytes(), data) || !bytes.Equal(errs.Bytes(), data) {
+			t.Errorf("%s: %d bytes in, %d out, %d on standard error", args[0], len(data), out.Len(), errs.Len())
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSandbox executes testdata/sandbox: shell scripts for what needs mounts and other
+// accounts. Each runs as root of a mount namespace of its own, which takes all its mounts
+// along when it ends; for an ordinary account it is a user namespace too.
+func TestSandbox(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/sandbox/*_test.sh")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	tools, err := filepath.Abs("testdata/sandbox/tools.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), "_test.sh"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(script)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			for _, d := range []string{dir, filepath.Dir(dir)} { // other accounts come in, too
+				if err := os.Chmod(d, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			args := []string{"--mount", "--propagation", "private"}
+			if os.Geteuid() != 0 {
+				args = append(args, "--user", "--map-root-user")
+			}
+			cmd := exec.Command("unshare", append(args, "/bin/sh", "-euc", ". "+tools+"\n"+string(text))...)
+			cmd.Dir = dir
+			cmd.Env = []string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/no-home", "DIR=" + dir}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,69 @@
+# Words for the scripts beside. They run under sh -eu in a directory of their own, $DIR.
+
+die() { echo "FAIL: $*"; exit 1; }
+
+# exits CODE COMMAND...: it ends with CODE; its output is in the files out and err.
+exits() {
+	want=$1
+	shift
+	code=0
+	"$@" >"$DIR/out" 2>"$DIR/err" || code=$?
+	test $code = "$want" || die "$*: exit status $code, want $want: $(cat "$DIR/out" "$DIR/err")"
+}
+
+# fails CODE COMMAND...: the same of an error: one line of onerun's, and nothing else.
+fails() {
+	exits "$@"
+	test ! -s "$DIR/out" || die "$*: standard output: $(cat "$DIR/out")"
+	test "$(wc -l <"$DIR/err")" = 1 || die "$*: not one line: $(cat "$DIR/err")"
+	case $(cat "$DIR/err") in
+	onerun:*) ;;
+	*) die "$*: $(cat "$DIR/err")" ;;
+	esac
+}
+
+# says PATTERN: what the last command said as an error, or printed.
+says() { grep -q -e "$1" "$DIR/err" || die "said: $(cat "$DIR/err"), want $1"; }
+prints() { grep -q -e "$1" "$DIR/out" || die "printed: $(cat "$DIR/out"), want $1"; }
+
+# tmpfs DIRECTORY SIZE: an own file system.
+tmpfs() { mkdir -p "$1"; mount -t tmpfs -o "size=$2,mode=0755" onerun-test "$1"; }
+
+# etc: an own /etc, with an account 4711 whose home is $DIR/home.
+etc() {
+	mkdir "$DIR/etc" "$DIR/home"
+	for f in ld.so.cache ld.so.conf ld.so.conf.d nsswitch.conf machine-id hosts group localtime alternatives; do
+		test ! -e /etc/$f || cp -a /etc/$f "$DIR/etc/"
+	done
+	echo "root:x:0:0::/root:/bin/sh
+tester:x:4711:4711::$DIR/home:/bin/sh" >"$DIR/etc/passwd"
+	mount --bind "$DIR/etc" /etc
+}
+
+# as UID COMMAND...: as another account. Where we are not root but only called so, it is
+# the same account under another number, without root's privileges.
+as() {
+	uid=$1
+	shift
+	if really_root; then
+		setpriv --reuid="$uid" --regid="$uid" --clear-groups -- "$@"
+	else
+		unshare --user --map-user="$uid" --map-group="$uid" -- "$@"
+	fi
+}
+
+really_root() { test "$(awk '{print $2 $3}' /proc/self/uid_map)" = 04294967295; }
+
+# give PATH...: to the account 4711.
+give() { if really_root; then chown -R 4711:4711 "$@"; fi; }
+
+# foreign: a directory of a third account.
+foreign() {
+	if really_root; then
+		mkdir -m 0700 "$DIR/foreign"
+		chown 4712 "$DIR/foreign"
+		echo "$DIR/foreign"
+	else
+		echo /usr # root's, who is nobody we know
+	fi
+}

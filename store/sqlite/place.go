@@ -1,0 +1,54 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/filelock"
+)
+
+// dirOf is the lock directory that a run's claim used, which may be another than this
+// store's (--lock-dir). Proof of its death can only come from there.
+func (s *Store) dirOf(r *runRow) (*filelock.Dir, error) {
+	if r.lockDir == s.lockDir || r.lockDir == "" {
+		return s.dir, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.otherDirs[r.lockDir]; d != nil {
+		return d, nil
+	}
+	d, err := filelock.Open(r.lockDir, filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork, FSType: s.options.fsType})
+	if err == nil {
+		s.otherDirs[r.lockDir] = d
+	}
+	return d, err
+}
+
+// tryLockOf tries the lock of a RUNNING run, without waiting, to see what became of its
+// owner. release gives it back. A lock directory that can't be opened shows nothing.
+func (s *Store) tryLockOf(ctx context.Context, r *runRow) (v view, release func(), err error) {
+	release = func() {}
+	dir, err := s.dirOf(r)
+	if err != nil {
+		return view{}, release, nil
+	}
+	lock, held, err := dir.Acquire(ctx, filelock.Request{Namespace: r.Namespace, Lock: r.Lock, Mode: onerun.LockFlock, Owner: onerun.NewID(), Job: r.Job})
+	switch {
+	case err != nil:
+		return view{}, release, err
+	case held != nil:
+		return view{held: true, liveness: held.Liveness, evidence: held.Evidence}, release, nil
+	}
+	return viewOf(lock), func() { _ = lock.Release() }, nil
+}
+
+// lookAt is tryLockOf without taking anything.
+func (s *Store) lookAt(r *runRow) (view, error) {
+	dir, err := s.dirOf(r)
+	if err != nil {
+		return view{}, nil
+	}
+	st, err := dir.Look(r.Namespace, r.Lock)
+	return viewOfState(st), err
+}
