@@ -206,6 +206,11 @@ type notingStore struct {
 	noted []string
 }
 
+func (n *notingStore) NoteStart(l onerun.Lease) error {
+	n.noted = append(n.noted, fmt.Sprintf("start of attempt %d", l.Attempt))
+	return nil
+}
+
 func (n *notingStore) NoteGroup(l onerun.Lease, pid int, startTicks uint64) error {
 	n.noted = append(n.noted, fmt.Sprintf("%d of %d, attempt %d", pid, startTicks, l.Attempt))
 	return down()
@@ -226,12 +231,15 @@ func TestWorkInAProcess(t *testing.T) {
 			if n := len(j.all()); n != 1 {
 				t.Errorf("before the start: %v", j.events())
 			}
+			if err := o.NoteStart(); err != nil {
+				t.Errorf("NoteStart: %v", err)
+			}
 			if err := o.NoteGroup(42, 7); !errors.Is(err, onerun.ErrUnavailable) {
 				t.Errorf("NoteGroup: %v; want the store's error", err)
 			}
 			return nil
 		})
-		if err != nil || !slices.Equal(store.noted, []string{"42 of 7, attempt 1"}) {
+		if err != nil || !slices.Equal(store.noted, []string{"start of attempt 1", "42 of 7, attempt 1"}) {
 			t.Errorf("Do: %v; noted: %q", err, store.noted)
 		}
 		j.check(t, "claimed daily:p/1", "started daily:p/1", "finished daily:p/1 SUCCEEDED ")
@@ -240,7 +248,7 @@ func TestWorkInAProcess(t *testing.T) {
 		}
 	})
 	inBed(t, func(t *testing.T, b *bed) { // on a store that keeps no notes
-		err := b.do(nightly, func(_ context.Context, o *onerun.Owner) error { return o.NoteGroup(42, 7) }, onerun.WithProcess())
+		err := b.do(nightly, func(_ context.Context, o *onerun.Owner) error { return errors.Join(o.NoteStart(), o.NoteGroup(42, 7)) }, onerun.WithProcess())
 		if err != nil {
 			t.Errorf("Do: %v", err)
 		}
@@ -289,4 +297,22 @@ func TestDeletedLockFileIsTold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestVoidFailureMayStartAgain: a job that could not be started at all, as for want of a
+// process, costs no retry, and its key starts again at once.
+func TestVoidFailureMayStartAgain(t *testing.T) {
+	inBed(t, func(t *testing.T, b *bed) {
+		err := b.do(daily("p"), func(context.Context, *onerun.Owner) error {
+			return &onerun.Failure{Reason: onerun.ReasonCanceled, Void: true, Err: errors.New("no room for another process")}
+		})
+		var f *onerun.Failure
+		if !errors.As(err, &f) || !f.Void {
+			t.Errorf("Do: %v", err)
+		}
+		ran := false
+		if err := b.do(daily("p"), func(context.Context, *onerun.Owner) error { ran = true; return nil }); err != nil || !ran {
+			t.Errorf("the next start: %v, ran: %v", err, ran)
+		}
+	})
 }

@@ -24,6 +24,8 @@ type Options struct {
 	Hook func(step string)
 	// FSType is for tests: it stands in for the f_type of statfs(2).
 	FSType func(path string) int64
+
+	noRange bool // for tests: there are no open file description locks
 }
 
 // Dir is an open lock directory. It is safe for concurrent use.

@@ -32,6 +32,7 @@ type config struct {
 	Dir     string
 	Mode    onerun.LockMode
 	NoFlock bool
+	NoRange bool
 	Owner   string
 	Lock    onerun.LockName
 	KillAt  int // 0: never
@@ -40,7 +41,7 @@ type config struct {
 }
 
 func (c config) open() (*Dir, error) {
-	return Open(c.Dir, Options{NoFlock: c.NoFlock, AllowNetwork: true, Hook: c.hook()})
+	return Open(c.Dir, Options{NoFlock: c.NoFlock, noRange: c.NoRange, AllowNetwork: true, Hook: c.hook()})
 }
 
 // hook kills this process at a certain step, as kill -9 would.

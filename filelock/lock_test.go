@@ -226,6 +226,56 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// Whoever asks while a lock is being given back finds it held, or gets it. Never does it
+// look as if a file had been deleted under its holder: the flock is the last to go.
+func TestReleaseOrder(t *testing.T) {
+	for _, lock := range []onerun.LockName{"job/j", "key/j:1"} {
+		for _, m := range modes[:2] {
+			for at := 1; ; at++ {
+				dir := lockDir(t)
+				armed, n := false, 0
+				reached, resume := make(chan string, 1), make(chan struct{})
+				d := mustOpen(t, dir, Options{Hook: func(step string) {
+					if armed {
+						if n++; n == at {
+							reached <- step
+							<-resume
+						}
+					}
+				}})
+				r := request(m.mode)
+				r.Lock = lock
+				l := mustAcquire(t, d, r)
+				armed = true
+				released := make(chan error, 1)
+				go func() { released <- l.Release() }()
+				select {
+				case err := <-released:
+					if err != nil || at < 3 {
+						t.Errorf("%s, %s: %d steps, error %v", lock, m.name, at-1, err)
+					}
+				case step := <-reached:
+					r.Owner = onerun.NewID()
+					next, held, err := mustOpen(t, dir, Options{}).Acquire(t.Context(), r)
+					if err != nil || held != nil && strings.Contains(held.Evidence, "deleted") {
+						t.Errorf("%s, %s, %s: held %+v, error %v", lock, m.name, step, held, err)
+					}
+					close(resume)
+					if err := <-released; err != nil {
+						t.Errorf("%s, %s, %s: %v", lock, m.name, step, err)
+					}
+					if next != nil {
+						mustHeld(t, d, r)
+						mustRelease(t, next)
+					}
+					continue
+				}
+				break
+			}
+		}
+	}
+}
+
 // X.excl is removed only when it is still ours: an operator may have removed it, and a
 // third process may have made its own.
 func TestReleaseSparesAnothersExcl(t *testing.T) {

@@ -121,17 +121,21 @@ func mustAcquireQuiet(t *testing.T, d *Dir, r Request) *Lock {
 }
 
 // Without open file description locks, /proc/locks tells who holds a flock.
-func TestFlockListed(t *testing.T) {
-	d := mustOpen(t, lockDir(t), Options{})
+func TestLookWithoutRanges(t *testing.T) {
+	d := mustOpen(t, lockDir(t), Options{noRange: true})
 	l := mustAcquire(t, d, request(onerun.LockFlock))
-	if held, err := flockListed(l.lock.id.ino); err != nil || !held {
-		t.Errorf("held %v, error %v", held, err)
+	if err := l.Write(Note{State: StateInProcess}); err != nil {
+		t.Fatal(err)
 	}
-	ino := l.lock.id.ino
+	if s := look(t, d); !s.Held || s.Verdict.Liveness != onerun.Alive {
+		t.Errorf("held: %+v", s)
+	}
+	mustHeld(t, d, request(onerun.LockFlock))
 	mustRelease(t, l)
-	if held, err := flockListed(ino); err != nil || held {
-		t.Errorf("released: held %v, error %v", held, err)
+	if s := look(t, d); s.Held {
+		t.Errorf("released: %+v", s)
 	}
+	mustRelease(t, mustAcquire(t, d, request(onerun.LockFlock)))
 }
 
 // What /proc/locks may show while .held is young. The list isn't one moment: a line can

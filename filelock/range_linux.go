@@ -60,6 +60,9 @@ func (l *Lock) takeRange(ctx context.Context) (*Held, error) {
 
 func (l *Lock) tryRange() (rangeState, error) {
 	fail := func(err error) (rangeState, error) { return rangeBusy, l.dir.fail("lock file", heldName, err) }
+	if l.dir.opt.noRange {
+		return rangeTaken, nil
+	}
 	off, err := l.dir.offset(l.base)
 	if err != nil {
 		return fail(err)
@@ -120,6 +123,9 @@ func setRange(fd int, kind int16, off int64) error {
 // rangeHeld reports whether somebody holds a byte of .held, or of one that was deleted,
 // without taking anything. known is false where there are no such locks.
 func (d *Dir) rangeHeld(off int64) (held, known bool, err error) {
+	if d.opt.noRange {
+		return false, false, nil
+	}
 	fd, err := d.open(heldName, unix.O_RDONLY, 0)
 	if err == unix.ENOENT {
 		return d.listed(off), true, nil

@@ -48,11 +48,11 @@ func openSQLite(ctx context.Context, rest string, o Options) (onerun.Store, erro
 	path, query, _ := strings.Cut(rest, "?")
 	path = strings.TrimPrefix(path, "//")
 	if path == "" || strings.ContainsRune(path, 0) {
-		return nil, fmt.Errorf("%w: store sqlite:%s names no file; write sqlite:PATH", onerun.ErrUsage, rest)
+		return nil, fmt.Errorf("%w: store %s names no file; write sqlite:PATH", onerun.ErrUsage, Redact("sqlite:"+rest))
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, fmt.Errorf("%w: store sqlite:%s: %w", onerun.ErrUsage, rest, err)
+		return nil, fmt.Errorf("%w: store %s: %w", onerun.ErrUsage, Redact("sqlite:"+rest), err)
 	}
 	var opts []sqlite.Option
 	if o.LockDir != "" {
@@ -60,25 +60,73 @@ func openSQLite(ctx context.Context, rest string, o Options) (onerun.Store, erro
 	}
 	for k, v := range values {
 		if k != "network" || len(v) != 1 || v[0] != "unsafe" {
-			return nil, fmt.Errorf("%w: store sqlite:%s: unknown setting %q; there is only network=unsafe", onerun.ErrUsage, rest, k)
+			return nil, fmt.Errorf("%w: store %s: unknown setting %q; there is only network=unsafe", onerun.ErrUsage, Redact("sqlite:"+rest), k)
 		}
 		opts = append(opts, sqlite.WithNetworkFS())
 	}
-	return sqlite.Open(ctx, path, opts...)
+	s, err := sqlite.Open(ctx, path, opts...)
+	if err != nil {
+		return nil, err // not a nil *sqlite.Store, which as a Store is not nil
+	}
+	return s, nil
 }
 
-// Redact hides the password of a store URL, for messages and logs.
+// Redact hides what may be secret in a store URL, for messages and logs: the user part,
+// and parameters that are named after a secret.
 func Redact(storeURL string) string {
-	scheme, rest, ok := strings.Cut(storeURL, "://")
+	base, query, ok := strings.Cut(storeURL, "?")
+	if scheme, rest, slashes := strings.Cut(base, "://"); slashes {
+		end := strings.IndexAny(rest, "/#")
+		if end < 0 {
+			end = len(rest)
+		}
+		if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
+			base = scheme + "://***" + rest[at:]
+		}
+	}
 	if !ok {
-		return storeURL
+		return base
 	}
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		if name, _, has := strings.Cut(pair, "="); has && secretName(name) {
+			pairs[i] = name + "=***"
+		}
 	}
-	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
-		rest = "***" + rest[at:]
+	return base + "?" + strings.Join(pairs, "&")
+}
+
+// Secret reports whether a store URL holds a password itself, and so must not be handed
+// on to a job.
+func Secret(storeURL string) bool {
+	base, query, _ := strings.Cut(storeURL, "?")
+	if _, rest, ok := strings.Cut(base, "://"); ok {
+		host, _, _ := strings.Cut(rest, "/")
+		if user, _, has := cutLast(host, "@"); has && strings.Contains(user, ":") {
+			return true
+		}
 	}
-	return scheme + "://" + rest
+	for pair := range strings.SplitSeq(query, "&") {
+		if name, _, has := strings.Cut(pair, "="); has && secretName(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	for _, word := range []string{"pass", "pwd", "token", "secret", "credential"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
 }

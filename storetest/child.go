@@ -155,7 +155,7 @@ func (w *worker) do(ctx context.Context, s onerun.Store, o order) reply {
 	var r reply
 	switch o.Op {
 	case "claim":
-		r = begin(ctx, s, o.Claims[0])
+		r = replyOf(s.Claim(ctx, o.Claims[0]))
 	case "live":
 		r = w.live(ctx, s, o.Claims[0], o.Witness)
 	case "work":
@@ -185,22 +185,10 @@ func replyOf(g onerun.Grant, err error) reply {
 	return reply{Err: err.Error()}
 }
 
-// begin claims, and notes that the work begins where the store keeps such notes:
-// without, it would be right to say of a client that is killed now that it never
-// did anything.
-func begin(ctx context.Context, s onerun.Store, c onerun.Claim) reply {
-	r := replyOf(s.Claim(ctx, c))
-	if n, ok := s.(onerun.Noter); ok && r.Grant != nil && c.Job != "" {
-		if err := n.NoteStart(r.Grant.Lease); err != nil {
-			return reply{Err: "note the start: " + err.Error()}
-		}
-	}
-	return r
-}
-
-// live is the whole life of one start: claim, work, finish.
+// live is the whole life of one start: claim, work, finish. The work is this
+// process's own, as the claim says (InProcess), so there is no group to note.
 func (w *worker) live(ctx context.Context, s onerun.Store, c onerun.Claim, witness string) reply {
-	r := begin(ctx, s, c)
+	r := replyOf(s.Claim(ctx, c))
 	if r.Grant == nil {
 		return r
 	}

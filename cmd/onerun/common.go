@@ -141,7 +141,7 @@ func (e *env) place() (place, error) {
 		}
 	}
 	inherited := os.Getenv("ONERUN_STORE")
-	p := place{url: string(e.Store), secret: store.Redact(inherited) != inherited}
+	p := place{url: string(e.Store), secret: store.Secret(inherited)}
 	if p.url == "" {
 		p.url, p.source = inherited, "ONERUN_STORE"
 	}
