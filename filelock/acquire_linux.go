@@ -177,7 +177,7 @@ func (l *Lock) takeFlock(ctx context.Context) (*Held, error) {
 		}
 		l.dir.step("acquire: lock file opened")
 		err = again(func() error { return unix.Flock(l.lock.fd, unix.LOCK_EX|unix.LOCK_NB) })
-		if err == unix.EWOULDBLOCK {
+		if errors.Is(err, unix.EWOULDBLOCK) {
 			l.fresh = false
 			if !l.req.Wait {
 				return l.heldBy(name), nil

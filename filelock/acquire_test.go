@@ -246,7 +246,7 @@ func TestPlantedFiles(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			defer syscall.Close(fd)
+			defer func() { _ = syscall.Close(fd) }()
 			return syscall.Bind(fd, &syscall.SockaddrUnix{Name: path})
 		},
 	}
@@ -261,7 +261,7 @@ func TestPlantedFiles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer os.RemoveAll(dir)
+				defer func() { _ = os.RemoveAll(dir) }()
 				target, path := filepath.Join(t.TempDir(), "target"), filepath.Join(dir, base()+suffix)
 				if suffix == heldName {
 					path = filepath.Join(dir, heldName)
@@ -400,7 +400,7 @@ func TestChildrenInheritNothing(t *testing.T) {
 			p.expect("got")
 			p.tell("spawn")
 			pid := atoi(t, p.expect("child"))
-			defer syscall.Kill(pid, syscall.SIGKILL)
+			defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
 			fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 			if err != nil {
 				t.Fatal(err)

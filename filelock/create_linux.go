@@ -45,7 +45,7 @@ func (l *Lock) publish() (*Held, error) {
 			}
 		}
 		err := d.link(private, name)
-		if err == unix.EEXIST && l.linked() {
+		if errors.Is(err, unix.EEXIST) && l.linked() {
 			err = nil
 		}
 		switch {
@@ -53,11 +53,11 @@ func (l *Lock) publish() (*Held, error) {
 			l.published = true
 			d.step("publish: linked")
 			return nil, nil
-		case err == unix.ENOENT && try < vanishTries: // somebody empties the directory
+		case errors.Is(err, unix.ENOENT) && try < vanishTries: // somebody empties the directory
 			closeFD(&l.excl.fd)
 			private = ""
 			continue
-		case err != unix.EEXIST:
+		case !errors.Is(err, unix.EEXIST):
 			return nil, d.fail("lock file", name, err)
 		}
 		x, held, err := l.judgeExcl(name)
@@ -275,7 +275,7 @@ func (d *Dir) readExcl(name string) (*excl, error) {
 // openExcl is readExcl for somebody who needs the inode not to be used again.
 func (d *Dir) openExcl(name string) (*excl, error) {
 	fd, err := d.open(name, unix.O_RDONLY, 0)
-	if err == unix.ENOENT {
+	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 	if err != nil {
@@ -342,7 +342,7 @@ func (l *Lock) mark(name, owner, private string) (marked bool, held *Held, err e
 		if err == nil {
 			break
 		}
-		if err != unix.EEXIST {
+		if !errors.Is(err, unix.EEXIST) {
 			return false, nil, d.fail("lock file", m, err)
 		}
 		won, held, err := l.takeMark(m, private)

@@ -1,6 +1,7 @@
 package filelock
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -64,15 +65,15 @@ func Open(path string, o Options) (*Dir, error) {
 func (d *Dir) openOrMake() error {
 	err := d.openDir()
 	made := false
-	if err == unix.ENOENT {
-		if err = d.make(); err != nil && err != unix.EEXIST {
+	if errors.Is(err, unix.ENOENT) {
+		if err = d.make(); err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
 		made = err == nil
 		err = d.openDir()
 	}
 	switch {
-	case err == unix.ENOTDIR || err == unix.ELOOP:
+	case errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP):
 		return d.notDirectory(err)
 	case err != nil:
 		return err
@@ -231,5 +232,5 @@ func (d *Dir) step(name string) {
 
 // unsupported reports whether a file system answered that it has no locks of a kind.
 func unsupported(err error) bool {
-	return err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.ENOLCK || err == unix.EINVAL
+	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.EINVAL)
 }

@@ -56,7 +56,7 @@ const openFlags = unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NO
 // again repeats a system call that a signal interrupted.
 func again(f func() error) error {
 	for {
-		if err := f(); err != unix.EINTR {
+		if err := f(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func (d *Dir) create(name string) (fd int, err error) {
 	}
 	closeFD(&fd)
 	_ = d.unlink(tmp) // the reason why it has no other name is the better error
-	if err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP {
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
 		return d.createOpen(name) // the file system can't rename so
 	}
 	return -1, err
@@ -108,10 +108,10 @@ func (d *Dir) create(name string) (fd int, err error) {
 // openOrCreate opens a file for reading and writing, and makes it if it is missing.
 func (d *Dir) openOrCreate(name string) (fd int, created bool, err error) {
 	for range vanishTries {
-		if fd, err = d.open(name, unix.O_RDWR, 0); err != unix.ENOENT {
+		if fd, err = d.open(name, unix.O_RDWR, 0); !errors.Is(err, unix.ENOENT) {
 			return fd, false, err
 		}
-		if fd, err = d.create(name); err != unix.EEXIST {
+		if fd, err = d.create(name); !errors.Is(err, unix.EEXIST) {
 			return fd, err == nil, err
 		}
 	}
@@ -204,13 +204,13 @@ func (d *Dir) regular(name string, st *unix.Stat_t, written bool) error {
 // again.
 type fileID struct{ dev, ino uint64 }
 
-func idOf(st *unix.Stat_t) fileID { return fileID{uint64(st.Dev), st.Ino} }
+func idOf(st *unix.Stat_t) fileID { return fileID{st.Dev, st.Ino} }
 
 // names reports whether name stands for that inode now.
 func (d *Dir) names(name string, id fileID) (bool, error) {
 	var st unix.Stat_t
 	err := again(func() error { return unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
-	if err == unix.ENOENT {
+	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
 	return err == nil && idOf(&st) == id, err
@@ -222,7 +222,7 @@ func (d *Dir) unlink(name string) error {
 
 // remove is unlink for whoever only wants the file to be gone.
 func (d *Dir) remove(name string) error {
-	if err := d.unlink(name); err != unix.ENOENT {
+	if err := d.unlink(name); !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	return nil

@@ -30,7 +30,7 @@ func mapArena(file string) (*arena, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	if err := unix.Ftruncate(fd, 4096); err != nil {
 		return nil, err
 	}

@@ -49,12 +49,12 @@ func judge(n Note, c circumstances) Verdict {
 	if n.State == StateEnded && (!c.standing || n.Released) {
 		return dead("its end was seen: " + string(n.Outcome.status()))
 	}
-	comparable, v := sameKernel(n, c)
+	known, v := sameKernel(n, c)
 	if v != nil {
 		return *v
 	}
 	ticks := func(t uint64) uint64 {
-		if !comparable {
+		if !known {
 			return 0 // not known, for this reader
 		}
 		return t
@@ -112,7 +112,7 @@ const ownerVariable = "ONERUN_OWNER"
 
 // sameKernel returns a verdict when the pids of the note mean nothing here, else
 // whether its start times can be compared.
-func sameKernel(n Note, c circumstances) (comparable bool, v *Verdict) {
+func sameKernel(n Note, c circumstances) (known bool, v *Verdict) {
 	me := thisWorker()
 	say := func(v Verdict) (bool, *Verdict) { return false, &v }
 	sameHost := n.Host != "" && n.Host == me.Host && n.Machine == me.Machine

@@ -68,7 +68,7 @@ func (f *file) put(text []byte) error {
 	if !f.room {
 		// So that no later note of this run meets a full disk. Not every file system can.
 		err := again(func() error { return unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, noteMax) })
-		if err == unix.ENOSPC || err == unix.EDQUOT || err == unix.EIO {
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EIO) {
 			return err
 		}
 		f.room = true

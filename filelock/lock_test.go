@@ -126,7 +126,7 @@ func TestGuardKeepsTheLock(t *testing.T) {
 					lines[0], lines[1] = lines[1], lines[0]
 				}
 				guard := atoi(t, strings.TrimPrefix(lines[0], "guard "))
-				defer syscall.Kill(guard, syscall.SIGKILL)
+				defer func() { _ = syscall.Kill(guard, syscall.SIGKILL) }()
 				if lines[1] != "inherited" {
 					t.Fatalf("guard said %q", lines[1])
 				}

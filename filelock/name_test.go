@@ -14,15 +14,31 @@ func TestFileName(t *testing.T) {
 		ns   string
 		lock onerun.LockName
 	}{
-		{"default", "job/daily"}, {"default", "job/Daily"}, {"default", "job/DAILY"}, {"prod", "job/daily"},
-		{"default", "name/daily"}, {"default", "key/daily:2026-09-15"}, {"default", "key/daily:2026-09-16"},
+		{"default", "job/daily"},
+		{"default", "job/Daily"},
+		{"default", "job/DAILY"},
+		{"prod", "job/daily"},
+		{"default", "name/daily"},
+		{"default", "key/daily:2026-09-15"},
+		{"default", "key/daily:2026-09-16"},
 		{"default", onerun.LockName("job/" + strings.Repeat("日", 90))},
 		{"default", onerun.LockName("job/" + strings.Repeat("日", 89) + "月")},
-		{"default", onerun.LockName("job/" + long + "1")}, {"default", onerun.LockName("job/" + long + "2")},
-		{"default", onerun.LockName("job/" + long[:99] + "1")}, {"default", onerun.LockName("job/" + long[:99] + "2")},
+		{"default", onerun.LockName("job/" + long + "1")},
+		{"default", onerun.LockName("job/" + long + "2")},
+		{"default", onerun.LockName("job/" + long[:99] + "1")},
+		{"default", onerun.LockName("job/" + long[:99] + "2")},
 		// no two of these may become one by the way they are put together
-		{"a", "job/b"}, {"a1:b", "job/"}, {"ajob/", "b"}, {"", "ajob/b"}, {"ab", "job/"},
-		{"default", "job/.."}, {"default", "job/../../etc/passwd"}, {"..", "job/.."}, {"default", "job/a\x00b"}, {"default", "../x/y"}, {"default", ""},
+		{"a", "job/b"},
+		{"a1:b", "job/"},
+		{"ajob/", "b"},
+		{"", "ajob/b"},
+		{"ab", "job/"},
+		{"default", "job/.."},
+		{"default", "job/../../etc/passwd"},
+		{"..", "job/.."},
+		{"default", "job/a\x00b"},
+		{"default", "../x/y"},
+		{"default", ""},
 	}
 	pattern := regexp.MustCompile(`^[A-Za-z0-9._-]{0,4}-[A-Za-z0-9._-]{0,40}-[0-9a-f]{32}$`)
 	seen := map[string]int{}

@@ -22,7 +22,7 @@ func TestOpenMakesOnlyTheLastElement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	if st, err := os.Stat(path); err != nil || st.Mode() != os.ModeDir|0o700 {
 		t.Errorf("mode %v, error %v", st.Mode(), err)
 	}
@@ -74,7 +74,7 @@ func TestFilesArePrivate(t *testing.T) {
 	defer syscall.Umask(old)
 	dir := lockDir(t)
 	l := mustAcquire(t, mustOpen(t, dir, Options{}), request(onerun.LockCreate))
-	defer l.Release()
+	defer func() { _ = l.Release() }()
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {
 		t.Fatalf("%d files, error %v", len(entries), err)

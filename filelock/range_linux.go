@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strconv"
@@ -74,7 +75,7 @@ func (l *Lock) tryRange() (rangeState, error) {
 			}
 			switch err := setRange(l.held.fd, unix.F_WRLCK, off); {
 			case err == nil:
-			case err == unix.EAGAIN:
+			case errors.Is(err, unix.EAGAIN):
 				return rangeBusy, nil
 			case unsupported(err):
 				closeFD(&l.held.fd)
@@ -127,7 +128,7 @@ func (d *Dir) rangeHeld(off int64) (held, known bool, err error) {
 		return false, false, nil
 	}
 	fd, err := d.open(heldName, unix.O_RDONLY, 0)
-	if err == unix.ENOENT {
+	if errors.Is(err, unix.ENOENT) {
 		return d.listed(off), true, nil
 	}
 	if err != nil {

@@ -51,7 +51,7 @@ func fill(path string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for block := make([]byte, 4096); ; {
 		if _, err := f.Write(block); err != nil {
 			if errors.Is(err, unix.ENOSPC) {

@@ -43,7 +43,7 @@ func helperPlay(c config) error {
 				fmt.Println("refused", held.Liveness)
 			default:
 				mine = l
-				fmt.Fprintf(w, "in %s\n", l.note.Owner)
+				_, _ = fmt.Fprintf(w, "in %s\n", l.note.Owner)
 				prev := ""
 				if l.Previous != nil {
 					prev = l.Previous.Owner
@@ -52,7 +52,7 @@ func helperPlay(c config) error {
 			}
 		case "end":
 			if mine != nil {
-				fmt.Fprintf(w, "out %s\n", mine.note.Owner)
+				_, _ = fmt.Fprintf(w, "out %s\n", mine.note.Owner)
 				if err := mine.Clear(); err != nil {
 					return err
 				}
@@ -131,7 +131,7 @@ func checkWitness(t *testing.T, file string, want int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	inside, entries := "", 0
 	for {
 		var what, owner string

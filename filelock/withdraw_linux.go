@@ -35,14 +35,14 @@ func (l *Lock) withdraw() error {
 			return fail(err)
 		}
 		err = d.link(name, m)
-		switch err {
-		case nil:
+		switch {
+		case err == nil:
 			if done, err := l.withdrawLinked(name, m); done || err != nil {
 				return fail(err)
 			}
-		case unix.ENOENT: // X.excl is gone
+		case errors.Is(err, unix.ENOENT): // X.excl is gone
 			return nil
-		case unix.EEXIST: // an operator's unlock is at it
+		case errors.Is(err, unix.EEXIST): // an operator's unlock is at it
 			_ = sleep(context.Background(), ownMarkPause)
 		default:
 			return fail(err)

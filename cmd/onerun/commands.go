@@ -73,7 +73,7 @@ func run(args []string, stdout, stderr io.Writer) (status int) {
 		return report(e, err)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "onerun: %s\n", printable(usageLine(err, name)))
+		_, _ = fmt.Fprintf(stderr, "onerun: %s\n", printable(usageLine(err, name)))
 		return exitUsage
 	}
 	err = cmd.run(context.Background(), e)

@@ -60,7 +60,7 @@ func report(e *env, err error) int {
 func complain(e *env, err error) {
 	msg := strings.Join(strings.Fields(err.Error()), " ")
 	msg = strings.TrimPrefix(msg, onerun.ErrUsage.Error()+": ")
-	fmt.Fprintf(e.err, "onerun: %s\n", printable(msg))
+	_, _ = fmt.Fprintf(e.err, "onerun: %s\n", printable(msg))
 }
 
 func statusOf(err error) int {

@@ -72,7 +72,7 @@ func beWrapper() (int, error) {
 		if err != nil {
 			return 70, err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 	}
 	path, err := LookPath(s.Args[0], os.Getenv("PATH"))
 	if err != nil {
@@ -257,7 +257,7 @@ func begin(ctx context.Context, t *testing.T, r runner, c Command) *running {
 			return j // not started
 		}
 	}
-	t.Cleanup(func() { _ = unix.Kill(-j.group.PID, unix.SIGKILL); j.wait() })
+	t.Cleanup(func() { _ = unix.Kill(-j.group.PID, unix.SIGKILL); _, _ = j.wait() })
 	return j
 }
 
@@ -278,7 +278,7 @@ func runJob(t *testing.T, c Command) (End, string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	end, err := begin(context.Background(), t, runner{files: []uintptr{out.Fd(), out.Fd(), 2}}, c).wait()
 	b, readErr := os.ReadFile(out.Name())
 	if readErr != nil {

@@ -160,11 +160,26 @@ func TestScriptsAndSearch(t *testing.T) {
 		name, path string
 		want       int
 	}{
-		{"with", dir, 3}, {dir + "/with", "/no/where", 3}, {"./with", "", 3},
-		{"with", ":/bin", 3}, {"with", "/bin:", 3}, {"with", "/bin::/usr/bin", 3}, {"with", ".", 3}, {"with", dir + "/", 3},
-		{"without", dir, 4}, {"./without", "", 4}, {"-without", dir, 5}, {"-without", ":", 5}, {"empty", dir, 0}, {"blank", dir, 1},
-		{"shadowed", dir + ":" + second, 7}, {"shadowed", dir, 126}, {"true", dir + ":/bin:/usr/bin", 0}, {"true", "", 0},
-		{"with", "", 127}, {"with", dir + "/with", 127},
+		{"with", dir, 3},
+		{dir + "/with", "/no/where", 3},
+		{"./with", "", 3},
+		{"with", ":/bin", 3},
+		{"with", "/bin:", 3},
+		{"with", "/bin::/usr/bin", 3},
+		{"with", ".", 3},
+		{"with", dir + "/", 3},
+		{"without", dir, 4},
+		{"./without", "", 4},
+		{"-without", dir, 5},
+		{"-without", ":", 5},
+		{"empty", dir, 0},
+		{"blank", dir, 1},
+		{"shadowed", dir + ":" + second, 7},
+		{"shadowed", dir, 126},
+		{"true", dir + ":/bin:/usr/bin", 0},
+		{"true", "", 0},
+		{"with", "", 127},
+		{"with", dir + "/with", 127},
 	} {
 		if code, err := program(t, c.name, c.path); code != c.want {
 			t.Errorf("%q in %q: got %d, %v, want %d", c.name, c.path, code, err, c.want)

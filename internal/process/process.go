@@ -41,6 +41,7 @@ type Command struct {
 // Cause is why a job came to its end.
 type Cause int
 
+// The causes.
 const (
 	Exited   Cause = iota + 1 // it ended by itself, with an exit code
 	Signaled                  // a signal ended it, whoever sent it

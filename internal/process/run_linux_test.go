@@ -66,12 +66,12 @@ func TestArgumentsEnvironmentAndDirectory(t *testing.T) {
 		Env: []string{"A=1 2", "malformed"}, Dir: dir,
 	}
 	_, out, err := runJob(t, c)
-	real, _ := filepath.EvalSymlinks(dir)
-	if want := "zero|a b||c|" + real + "|1 2||"; out != want || err != nil {
+	actual, _ := filepath.EvalSymlinks(dir)
+	if want := "zero|a b||c|" + actual + "|1 2||"; out != want || err != nil {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 	_, out, err = runJob(t, Command{Path: "/bin/pwd", Dir: dir})
-	if out != real+"\n" || err != nil {
+	if out != actual+"\n" || err != nil {
 		t.Errorf("without Args: got %q, %v", out, err)
 	}
 }

@@ -162,11 +162,11 @@ func beJobShell() (int, error) {
 		tty.setForeground(tty.own)
 		switch {
 		case status.Stopped():
-			fmt.Fprintln(reports, "stopped, terminal:", holder)
+			_, _ = fmt.Fprintln(reports, "stopped, terminal:", holder)
 		case status.Signaled():
-			fmt.Fprintln(reports, "killed by", status.Signal())
+			_, _ = fmt.Fprintln(reports, "killed by", status.Signal())
 		default:
-			fmt.Fprintf(reports, "exit %d, terminal: %s\n", status.ExitStatus(), holder)
+			_, _ = fmt.Fprintf(reports, "exit %d, terminal: %s\n", status.ExitStatus(), holder)
 		}
 		return nil
 	}
@@ -181,7 +181,7 @@ func beJobShell() (int, error) {
 			if order == "run" {
 				_ = report()
 			} else {
-				fmt.Fprintln(reports, "started")
+				_, _ = fmt.Fprintln(reports, "started")
 			}
 		case "wait":
 			_ = report()
@@ -191,7 +191,7 @@ func beJobShell() (int, error) {
 			_ = report()
 		case "bg":
 			_ = unix.Kill(-pid, unix.SIGCONT)
-			fmt.Fprintln(reports, "continued")
+			_, _ = fmt.Fprintln(reports, "continued")
 		}
 	}
 	return 0, nil

@@ -112,7 +112,7 @@ func (r *environReader) read(pid int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	r.buf = r.buf[:0]
 	for {
 		r.buf = slices.Grow(r.buf, 4096)

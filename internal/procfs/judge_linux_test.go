@@ -307,10 +307,10 @@ func foreignProc() error {
 		expect("nobody", missing, Dead, whyMissing, "does not exist"),
 		expect("own group", group, Unknown, whyGroup, "another pid namespace"))
 	if _, e := Self(); !errors.Is(e, errForeign) {
-		err = errors.Join(err, fmt.Errorf("Self: %v", e))
+		err = errors.Join(err, fmt.Errorf("Self: %w", e))
 	}
 	if _, complete, e := FindEnviron("A", "B", 0); !errors.Is(e, errForeign) || complete {
-		err = errors.Join(err, fmt.Errorf("FindEnviron: %v %v", complete, e))
+		err = errors.Join(err, fmt.Errorf("FindEnviron: %v %w", complete, e))
 	}
 	return err
 }
@@ -335,7 +335,7 @@ func judgeTheHidden() error {
 	group, _, whyGroup := GroupGone(id)
 	live, complete, err := GroupMembers(id.PID)
 	if len(live) > 0 || complete || err != nil {
-		return fmt.Errorf("members: %v, complete %v, %v", live, complete, err)
+		return fmt.Errorf("members: %v, complete %v, %w", live, complete, err)
 	}
 	// A group of which a zombie is left, which all can see, has no hidden member: it is gone.
 	cmd := helper("wait")
@@ -357,7 +357,7 @@ func judgeTheHidden() error {
 	own, whyOwn := Judge(self)
 	pids, complete, err := FindEnviron(helperEnv, "judge the hidden", self.StartTicks)
 	if len(pids) > 0 || !complete || err != nil {
-		return fmt.Errorf("environment: %v, complete %v, %v", pids, complete, err)
+		return fmt.Errorf("environment: %v, complete %v, %w", pids, complete, err)
 	}
 	return errors.Join(
 		expect("hidden process", process, Unknown, why, "can't be read"),
@@ -383,7 +383,7 @@ func otherUser() error {
 		return err
 	}
 	if err := unix.Kill(id.PID, 0); err != unix.EPERM {
-		return fmt.Errorf("kill: %v, want EPERM", err)
+		return fmt.Errorf("kill: %w, want EPERM", err)
 	}
 	same, why := Judge(id)
 	other, whyOther := Judge(Identity{id.PID, id.StartTicks + 1})

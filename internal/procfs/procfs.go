@@ -27,6 +27,7 @@ type Identity struct {
 // Liveness is what can be shown about a process or a group.
 type Liveness int
 
+// The answers.
 const (
 	Unknown Liveness = iota // nothing is shown; treat it as alive
 	Alive                   // the very process is there, or the group has a member that runs

@@ -59,8 +59,18 @@ func TestGone(t *testing.T) {
 		threads int
 		want    bool
 	}{
-		{'R', 1, false}, {'S', 1, false}, {'D', 1, false}, {'T', 1, false}, {'t', 1, false}, {'I', 1, false},
-		{'Z', 1, true}, {'Z', 0, true}, {'Z', 2, false}, {'X', 0, true}, {'x', 0, true}, {'?', 1, false},
+		{'R', 1, false},
+		{'S', 1, false},
+		{'D', 1, false},
+		{'T', 1, false},
+		{'t', 1, false},
+		{'I', 1, false},
+		{'Z', 1, true},
+		{'Z', 0, true},
+		{'Z', 2, false},
+		{'X', 0, true},
+		{'x', 0, true},
+		{'?', 1, false},
 	} {
 		if got := (Stat{State: c.state, Threads: c.threads}).Gone(); got != c.want {
 			t.Errorf("%c with %d threads: got %v", c.state, c.threads, got)

@@ -70,7 +70,7 @@ func readSmall(path string, buf []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	n := 0
 	for n < len(buf) {
 		m, err := readFD(fd, buf[n:])
@@ -120,7 +120,7 @@ func processes(visit func(pid int)) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	buf := make([]byte, 16<<10)
 	var names []string
 	for {
