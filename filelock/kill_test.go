@@ -31,6 +31,9 @@ func helperCycle(c config) error {
 	if err := l.Write(Note{RunID: "run", Attempt: 1}); err != nil {
 		return err
 	}
+	if err := l.SetForking(); err != nil {
+		return err
+	}
 	child := exec.Command("sleep", "1000")
 	child.Env = append(os.Environ(), ownerVariable+"="+r.Owner)
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

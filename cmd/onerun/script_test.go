@@ -23,6 +23,7 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
 		RequireUniqueNames: true,
+		Deadline:           time.Now().Add(5 * time.Minute), // of all; a script that hangs says where
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", bin+":"+e.Getenv("PATH"))
 			e.Setenv("ONERUN_STORE", "sqlite:"+filepath.Join(e.WorkDir, "store"))

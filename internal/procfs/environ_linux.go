@@ -47,15 +47,12 @@ func FindEnviron(name, value string, since uint64) (pids []int, complete bool, e
 		if err != nil || len(pids) > 0 || complete && pass > 0 {
 			break
 		}
-		if !complete && pass > 0 { // on a busy machine somebody is always being executed: look at other moments
-			time.Sleep(time.Millisecond)
-		}
 	}
 	return pids, complete, err
 }
 
 // environPasses is how often FindEnviron looks before it gives up on a complete view.
-const environPasses = 12
+const environPasses = 4
 
 // environReader is one search; its buffer serves all processes.
 type environReader struct {
@@ -67,19 +64,41 @@ type environReader struct {
 
 // pass looks at every process once.
 func (r *environReader) pass() (pids []int, complete bool, err error) {
-	complete = true
-	err = processes(func(pid int) {
-		if pid == r.self {
-			return
-		}
+	var unknown []int
+	look := func(pid int) {
 		found, known := r.at(pid)
-		if found {
+		switch {
+		case found:
 			pids = append(pids, pid)
+		case !known:
+			unknown = append(unknown, pid)
 		}
-		complete = complete && known
+	}
+	err = processes(func(pid int) {
+		if pid != r.self {
+			look(pid)
+		}
 	})
-	return pids, complete && err == nil, err
+	// On a busy machine some process is always just being executed; but each is only for a
+	// moment, so those are looked at again, and not the whole list.
+	for range environTries {
+		if err != nil || len(unknown) == 0 || len(pids) > 0 {
+			break
+		}
+		time.Sleep(environPause)
+		again := unknown
+		unknown = nil
+		for _, pid := range again {
+			look(pid)
+		}
+	}
+	return pids, len(unknown) == 0 && err == nil, err
 }
+
+const (
+	environTries = 40
+	environPause = 500 * time.Microsecond
+)
 
 // at looks at one process; known is false when it might carry the entry and could not be read.
 func (r *environReader) at(pid int) (found, known bool) {
