@@ -18,12 +18,14 @@
 //	settle, decide            owner   as above: the transaction is rolled back
 //	note `starting`           owner   as above
 //	COMMIT the claim          owner   a note of a run that isn't RUNNING: ignored
-//	start the job             owner   a RUNNING row, a note `starting`, and no process
-//	                                  with the owner's id: it never started, so the
-//	                                  attempt is void and the key starts again
-//	note the group            owner   the same note, but a process with the owner's id
-//	                                  in its environment (which PDEATHSIG kills):
-//	                                  `running` until that is gone
+//	note the start            owner   a RUNNING row and a note `starting`: the job never
+//	                                  started, so the attempt is void and the key starts
+//	                                  again
+//	start the job             owner   a note `forking`: nobody can know whether the job
+//	                                  ran, so it is FAILED owner_died, not void
+//	note the group            owner   the same note; processes with the owner's id in
+//	                                  their environment are `running` until they are gone
+//	                                  (PDEATHSIG kills the first), then as above
 //	wait for the job          owner   a note that names the job's process group: alive
 //	                                  as long as the group has members, else FAILED
 //	                                  owner_died (policy manual: stale)
