@@ -362,6 +362,31 @@ func TestDeletedUnderHolder(t *testing.T) {
 	}
 }
 
+// The directory itself is deleted and made again.
+func TestDirectoryMadeAgain(t *testing.T) {
+	for _, m := range modes[:2] {
+		t.Run(m.name, func(t *testing.T) {
+			dir := lockDir(t)
+			p := start(t, "hold", config{Dir: dir, Mode: m.mode})
+			p.expect("got")
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			d := mustOpen(t, dir, Options{})
+			p.tell("deleted")
+			p.expect("deleted true")
+			for range 2 {
+				mustHeld(t, d, request(m.mode))
+			}
+			if s, err := d.Look("default", "job/j"); err != nil || !s.Held {
+				t.Errorf("looks like %+v, error %v", s, err)
+			}
+			p.kill()
+			mustRelease(t, mustAcquire(t, d, request(m.mode)))
+		})
+	}
+}
+
 func glob(dir, pattern string) (names []string) {
 	paths, _ := filepath.Glob(filepath.Join(dir, pattern))
 	for _, p := range paths {

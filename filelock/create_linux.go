@@ -332,6 +332,9 @@ const maxMarks = 4
 func (l *Lock) mark(name, owner, private string) (marked bool, held *Held, err error) {
 	d, m := l.dir, markName(name, owner)
 	if strings.Count(m, markInfix) > maxMarks {
+		if l.force { // all that name's maker can do is what it has done: it is dead, or an operator says so
+			return false, nil, d.fail("remove lock file", name, d.remove(name))
+		}
 		return false, &Held{
 			Path: d.path + "/" + name, Liveness: onerun.Unknown,
 			Evidence: fmt.Sprintf("%d processes in a row died while they took the lock over", maxMarks),

@@ -36,7 +36,7 @@ type Dir struct {
 	opt     Options
 	shared  bool   // 2770: files are 0660
 	network string // the name of the network file system; "" for a local one
-	tag     uint64 // see offset
+	tag     uint64 // see offsets
 
 	mu     sync.Mutex
 	refs   int // Open and each Lock
@@ -85,8 +85,6 @@ func (d *Dir) openOrMake() error {
 	if err := d.checkMode(&st, made); err != nil {
 		return err
 	}
-	// By its parent and its name, not by its own inode: deleted and made again, it is the
-	// same directory to whoever still holds a lock in it.
 	var parent unix.Stat_t
 	if err := unix.Fstatat(d.fd, "..", &parent, 0); err != nil {
 		return err

@@ -238,8 +238,6 @@ func request(mode onerun.LockMode) Request {
 	return Request{Namespace: "default", Lock: onerun.JobLock("j"), Mode: mode, Owner: onerun.NewID()}
 }
 
-const testBase = "job-j-"
-
 func base() string { return FileName("default", onerun.JobLock("j")) }
 
 // mustAcquire takes a lock that must be free.

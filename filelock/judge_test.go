@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 		{name: "time namespace not noted", change: func(n *Note) { n.TimeNS = 0; n.PID = me.PID }, want: unknown},
 		{name: "nothing", change: func(n *Note) { *n = Note{} }, want: unknown},
 	} {
-		n := Note{Owner: onerun.NewID(), State: StateRunning, Group: deadPID, GroupStartTicks: deadTicks}
+		n := Note{Owner: onerun.NewID(), UID: os.Getuid(), State: StateRunning, Group: deadPID, GroupStartTicks: deadTicks}
 		n.setWorker(me)
 		n.PID, n.StartTicks = deadPID, deadTicks
 		if c.change != nil {
@@ -169,6 +169,21 @@ func TestJudgeFindsEscapedJob(t *testing.T) {
 	await(t, "job's end", func() bool { return mustDead(procfs.Judge(live)) })
 	if v := Judge(n); v.Liveness != onerun.Dead || v.Void {
 		t.Errorf("%+v, want dead, but not void: the job did run", v)
+	}
+}
+
+// The environment of another account's processes can't be read, but by root.
+func TestJudgeForkingOfAnotherAccount(t *testing.T) {
+	pid, ticks := corpse(t)
+	n := Note{Owner: onerun.NewID(), State: StateForking, UID: os.Getuid() + 1}
+	n.setWorker(thisWorker())
+	n.PID, n.StartTicks = pid, ticks
+	want := onerun.Unknown
+	if os.Geteuid() == 0 {
+		want = onerun.Dead
+	}
+	if v := Judge(n); v.Liveness != want || v.Void {
+		t.Errorf("%+v, want %s", v, want)
 	}
 }
 

@@ -131,6 +131,11 @@ func killedAt(t *testing.T, s scene, at int) (step string) {
 	} else if strings.HasPrefix(step, "write:") {
 		t.Errorf("killed at %q: the note is lost: %+v", step, p)
 	}
+	// a dead owner's note stays until somebody has taken up what it says
+	before := slices.ContainsFunc([]string{"acquire:", "private:", "publish:", "takeover:"}, func(p string) bool { return strings.HasPrefix(step, p) })
+	if strings.Contains(s.name, "dead") && !s.o.NoFlock && before && (l.Previous == nil || l.Previous.RunID != "dead-run") {
+		t.Errorf("killed at %q: the dead owner's note is lost: %+v", step, l.Previous)
+	}
 	mustHeld(t, d, request(s.mode))
 	if err := l.Write(Note{RunID: "next"}); err != nil {
 		t.Fatal(err)

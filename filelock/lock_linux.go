@@ -1,8 +1,10 @@
 package filelock
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -49,13 +51,16 @@ type file struct {
 	fd   int
 	id   fileID
 	size int64
-	room bool // a whole note has its blocks
+	room bool // what is written first takes the blocks of a whole note
 }
 
 func none() file { return file{fd: -1} }
 
 func (f *file) saw(st *unix.Stat_t) {
-	f.id, f.size, f.room = idOf(st), st.Size, st.Blocks*512 >= noteMax
+	f.id, f.size = idOf(st), st.Size
+	// With blocks as large as a note, its first byte takes all that it will ever need. To ask for it costs more than
+	// all the rest: it makes the file system choose a place on the disk, for a file that may be gone before it is written.
+	f.room = st.Blksize >= noteMax || st.Blocks*512 >= noteMax
 }
 
 // padExcl is the unit of an .excl's size. With the same size, replacing a note changes
@@ -72,6 +77,9 @@ func (f *file) put(text []byte) error {
 			return err
 		}
 		f.room = true
+	}
+	if len(text) > 1 && f.size <= noteMax {
+		text = padTo(text, int(f.size)) // spares shortening the file for a word that is one letter shorter
 	}
 	var n int
 	err := again(func() (err error) { n, err = unix.Pwrite(f.fd, text, 0); return err })
@@ -213,13 +221,14 @@ func (l *Lock) undo() {
 	}
 }
 
-func pad(text []byte) []byte {
-	size := (len(text) + padExcl - 1) / padExcl * padExcl
-	for len(text) < size-1 {
-		text = append(text, ' ')
-	}
-	if len(text) < size {
-		text = append(text, '\n')
+// pad brings the text of a note to a multiple of padExcl.
+func pad(text []byte) []byte { return padTo(text, (len(text)+padExcl-1)/padExcl*padExcl) }
+
+// padTo lengthens a text that ends in a line feed, if it is shorter. To JSON, spaces are
+// nothing.
+func padTo(text []byte, size int) []byte {
+	if n := size - len(text); n > 0 {
+		text = slices.Concat(text[:len(text)-1], bytes.Repeat([]byte{' '}, n), []byte{'\n'}) // text is the caller's
 	}
 	return text
 }

@@ -65,7 +65,7 @@ func (d *Dir) List() ([]State, error) {
 		if !ok {
 			base, ok = strings.CutSuffix(name, exclSuffix)
 		}
-		if _, err := d.offset(base); ok && err == nil {
+		if _, _, err := d.offsets(base); ok && err == nil {
 			bases = append(bases, base)
 		}
 	}
@@ -133,11 +133,7 @@ func (d *Dir) look(base string) (State, error) {
 // locked reports whether a process holds the lock by layer 2, or where that doesn't
 // exist by layer 1.
 func (d *Dir) locked(base string, lock *excl) (bool, error) {
-	off, err := d.offset(base)
-	if err != nil {
-		return false, err
-	}
-	held, known, err := d.rangeHeld(off)
+	held, known, err := d.rangeHeld(base)
 	if known || err != nil || lock == nil {
 		return held, err
 	}

@@ -97,7 +97,7 @@ func TestLookingTakesNothing(t *testing.T) {
 				}()
 			}
 			d := mustOpen(t, dir, Options{NoFlock: m.noFlock})
-			for range 1000 {
+			for range 300 {
 				mustRelease(t, mustAcquireQuiet(t, d, request(m.mode)))
 			}
 			close(stop)
@@ -248,6 +248,30 @@ func TestUnlock(t *testing.T) {
 				t.Errorf("left behind: %q", left)
 			}
 		})
+	}
+}
+
+// Processes died taking over from each other, more often than a file name has room for.
+// It takes an operator's word then.
+func TestUnlockManyDead(t *testing.T) {
+	dir := lockDir(t)
+	d := mustOpen(t, dir, Options{NoFlock: true})
+	name := exclSuffix
+	for range maxMarks + 1 {
+		n := deadNote(t)
+		plant(t, dir, name, n)
+		name = markName(name, n.Owner)
+	}
+	h := mustHeld(t, d, request(onerun.LockCreate))
+	if h.Liveness != onerun.Unknown || h.Evidence == "" {
+		t.Errorf("held %+v", h)
+	}
+	if err := d.Unlock("default", "job/j"); err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+	mustRelease(t, mustAcquire(t, d, request(onerun.LockCreate)))
+	if left := leftovers(t, dir); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
 	}
 }
 

@@ -108,15 +108,19 @@ func isOwner(s string) bool {
 	return len(s) >= 8 && len(s) <= 32 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// offset is where the byte of lock file base lies in .held. Its upper bits name the
-// directory, so that /proc/locks, which lists ranges and inodes but no paths, tells
-// whose they are. It is worked out from the name alone, for List.
-func (d *Dir) offset(base string) (int64, error) {
+// offsets says which two bytes of .held a lock takes.
+//
+// The first is the lock: it is worked out from the name of its file alone, so that it is
+// the same for all who share the directory, under whatever path and mount.
+//
+// The second is a trace: its upper bits name the directory, so that /proc/locks, which
+// lists ranges and inodes but no paths, tells where a lock belongs whose .held was deleted.
+func (d *Dir) offsets(base string) (lock, trace int64, err error) {
 	if len(base) < hashDigits {
-		return 0, fmt.Errorf("%q is not the name of a lock file", base)
+		return 0, 0, fmt.Errorf("%q is not the name of a lock file", base)
 	}
 	v, err := strconv.ParseUint(base[len(base)-hashDigits:][:rangeBits/4], 16, 64)
-	return int64(d.tag<<rangeBits | v), err
+	return int64(v), int64(d.tag<<rangeBits | v), err
 }
 
 const (
@@ -125,8 +129,9 @@ const (
 )
 
 // tagOf names a directory by its parent's device and inode and its own name, in tagBits
-// bits.
+// bits; not by its own inode: deleted and made again, it is the same directory to whoever
+// still holds a lock in it. It is never 0, which is the tag of the first bytes.
 func tagOf(dev, ino uint64, name string) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%d:%s", dev, ino, name))
-	return (uint64(sum[0])<<8 | uint64(sum[1])) >> (16 - tagBits)
+	return max(1, (uint64(sum[0])<<8|uint64(sum[1]))>>(16-tagBits))
 }

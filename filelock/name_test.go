@@ -68,17 +68,20 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-func TestOffset(t *testing.T) {
-	d := &Dir{tag: 1<<tagBits - 1}
+func TestOffsets(t *testing.T) {
+	here, there := &Dir{tag: 1<<tagBits - 1}, &Dir{tag: 1}
 	for _, base := range []string{"job-x-" + strings.Repeat("f", 32), base()} {
-		off, err := d.offset(base)
-		if err != nil || off < 0 || uint64(off)>>rangeBits != d.tag {
-			t.Errorf("%s: offset %x, error %v", base, off, err)
+		lock, trace, err := here.offsets(base)
+		if err != nil || lock < 0 || uint64(lock)>>rangeBits != 0 || trace < 0 || uint64(trace)>>rangeBits != here.tag {
+			t.Errorf("%s: offsets %x, %x, error %v", base, lock, trace, err)
+		}
+		if lock2, trace2, _ := there.offsets(base); lock2 != lock || trace2 == trace {
+			t.Errorf("%s: offsets %x, %x, and elsewhere %x, %x", base, lock, trace, lock2, trace2)
 		}
 	}
 	for _, base := range []string{"", "x", "job-x-" + strings.Repeat("g", 32)} {
-		if _, err := d.offset(base); err == nil {
-			t.Errorf("%q has an offset", base)
+		if _, _, err := here.offsets(base); err == nil {
+			t.Errorf("%q has offsets", base)
 		}
 	}
 	if tagOf(1, 2, "d") == tagOf(2, 1, "d") || tagOf(1, 23, "d") == tagOf(12, 3, "d") || tagOf(1, 2, "d") == tagOf(1, 2, "e") || tagOf(^uint64(0), ^uint64(0), "d") >= 1<<tagBits {

@@ -64,7 +64,7 @@ func (l *Lock) tryRange() (rangeState, error) {
 	if l.dir.opt.noRange {
 		return rangeTaken, nil
 	}
-	off, err := l.dir.offset(l.base)
+	off, trace, err := l.dir.offsets(l.base)
 	if err != nil {
 		return fail(err)
 	}
@@ -73,7 +73,7 @@ func (l *Lock) tryRange() (rangeState, error) {
 			if err := l.openHeld(); err != nil {
 				return fail(err)
 			}
-			switch err := setRange(l.held.fd, unix.F_WRLCK, off); {
+			switch err := setRange(l.held.fd, off); {
 			case err == nil:
 			case errors.Is(err, unix.EAGAIN):
 				return rangeBusy, nil
@@ -83,12 +83,13 @@ func (l *Lock) tryRange() (rangeState, error) {
 			default:
 				return fail(err)
 			}
+			_ = setRange(l.held.fd, trace) // excludes nobody
 			l.dir.step("acquire: range taken")
 		}
 		switch same, err := l.dir.names(heldName, l.held.id); {
 		case err != nil:
 			return fail(err)
-		case same && l.hidden(off):
+		case same && l.hidden(trace):
 			return rangeHidden, nil
 		case same:
 			return rangeTaken, nil
@@ -112,48 +113,48 @@ func (l *Lock) openHeld() error {
 	return l.dir.regular(heldName, &st, true)
 }
 
-// setRange sets or frees one byte with an open file description lock (fcntl(2)): as
-// with flock(2), it belongs to all duplicates of the descriptor and ends with the last
-// of them, so that a guard shares it. An ordinary record lock would end with the
-// wrapper.
-func setRange(fd int, kind int16, off int64) error {
-	lk := unix.Flock_t{Type: kind, Whence: 0, Start: off, Len: 1}
+// setRange locks one byte with an open file description lock (fcntl(2)): as with
+// flock(2), it belongs to all duplicates of the descriptor and ends with the last of
+// them, so that a guard shares it. An ordinary record lock would end with the wrapper.
+func setRange(fd int, off int64) error {
+	lk := unix.Flock_t{Type: unix.F_WRLCK, Start: off, Len: 1}
 	return again(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &lk) })
 }
 
-// rangeHeld reports whether somebody holds a byte of .held, or of one that was deleted,
-// without taking anything. known is false where there are no such locks.
-func (d *Dir) rangeHeld(off int64) (held, known bool, err error) {
-	if d.opt.noRange {
-		return false, false, nil
+// rangeHeld reports whether somebody holds a lock's byte of .held, or of one that was
+// deleted, without taking anything. known is false where there are no such locks.
+func (d *Dir) rangeHeld(base string) (held, known bool, err error) {
+	off, trace, err := d.offsets(base)
+	if d.opt.noRange || err != nil {
+		return false, false, err
 	}
 	fd, err := d.open(heldName, unix.O_RDONLY, 0)
 	if errors.Is(err, unix.ENOENT) {
-		return d.listed(off), true, nil
+		return d.listed(trace), true, nil
 	}
 	if err != nil {
 		return false, false, d.fail("lock file", heldName, err)
 	}
 	defer closeFD(&fd)
 	var st unix.Stat_t
-	lk := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: off, Len: 1}
+	lk := unix.Flock_t{Type: unix.F_WRLCK, Start: off, Len: 1}
 	err = unix.Fstat(fd, &st)
 	if err == nil {
 		err = again(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &lk) })
 	}
 	switch {
 	case err == nil:
-		return lk.Type != unix.F_UNLCK || !settled(fd, st.Ino) && d.listed(off), true, nil
+		return lk.Type != unix.F_UNLCK || !settled(fd, st.Ino) && d.listed(trace), true, nil
 	case unsupported(err):
 		return false, false, nil
 	}
 	return false, false, d.fail("lock file", heldName, err)
 }
 
-// listed reports whether /proc/locks has a lock at off.
-func (d *Dir) listed(off int64) bool {
+// listed reports whether /proc/locks has a lock's trace.
+func (d *Dir) listed(trace int64) bool {
 	ranges, err := readRanges(d.tag)
-	return err == nil && slices.ContainsFunc(ranges, func(r listedRange) bool { return r.off == off })
+	return err == nil && slices.ContainsFunc(ranges, func(r listedRange) bool { return r.off == trace })
 }
 
 // hidden closes the one gap that .held leaves: that it was deleted together with
@@ -168,11 +169,11 @@ func (d *Dir) listed(off int64) bool {
 // That is sound: a holder has compared name and inode after it took its range, so one
 // in a deleted file took it before the present file had the name; whoever has found
 // the present file under its name and then reads the list, sees that holder.
-func (l *Lock) hidden(off int64) bool {
+func (l *Lock) hidden(trace int64) bool {
 	if settled(l.held.fd, l.held.id.ino) {
 		return false
 	}
-	same, other, known := l.othersListed(off)
+	same, other, known := l.othersListed(trace)
 	if known && !same && !other {
 		text := strconv.AppendUint(nil, l.held.id.ino, 10)
 		_, _ = unix.Pwrite(l.held.fd, text, 0) // if the disk is full, the next one looks again
@@ -187,20 +188,20 @@ func settled(fd int, ino uint64) bool {
 	return err == nil && bytes.Equal(buf[:n], strconv.AppendUint(want[:0], ino, 10))
 }
 
-// othersListed looks in /proc/locks for ranges of this directory in other files than ours:
-// same says that one of them has our very range locked, other that one has any. known is
-// false where our own range, which we hold, isn't listed.
+// othersListed looks in /proc/locks for traces of this directory in other files than ours:
+// same says that one of them has our lock's, other that one has any. known is false where
+// our own trace, which we hold, isn't listed.
 //
 // The list is longer than one read(2), and not one moment: what begins or ends meanwhile
 // makes other lines appear twice or not at all. So files are told apart by their inodes,
 // and "nobody" is believed when it was seen twice.
-func (l *Lock) othersListed(off int64) (same, other, known bool) {
+func (l *Lock) othersListed(trace int64) (same, other, known bool) {
 	for range 2 {
 		ranges, err := readRanges(l.dir.tag)
 		if err != nil {
 			return false, false, false
 		}
-		same, other, known = others(ranges, off, strconv.FormatUint(l.held.id.ino, 10))
+		same, other, known = others(ranges, trace, strconv.FormatUint(l.held.id.ino, 10))
 		if same || other || !known {
 			break
 		}
@@ -215,24 +216,24 @@ type listedRange struct {
 }
 
 // others is othersListed on one reading. Some file systems tell stat(2) another device,
-// or another inode, than the list; what they call our file shows at our own range.
-func others(ranges []listedRange, off int64, inode string) (same, other, known bool) {
+// or another inode, than the list; what they call our file shows at our own trace.
+func others(ranges []listedRange, trace int64, inode string) (same, other, known bool) {
 	var mine listedRange
 	for _, r := range ranges {
-		if r.off == off && (!known || r.inode == inode) {
+		if r.off == trace && (!known || r.inode == inode) {
 			mine, known = r, true
 		}
 	}
 	for _, r := range ranges {
 		if known && r.device == mine.device && r.inode != mine.inode {
-			same = same || r.off == off
+			same = same || r.off == trace
 			other = true
 		}
 	}
 	return same, other, known
 }
 
-// readRanges reads the one-byte locks of a directory out of /proc/locks, whose lines
+// readRanges reads the traces of a directory out of /proc/locks, whose lines
 // are (proc_locks(5)):
 //
 //	1: OFDLCK ADVISORY  WRITE -1 fe:00:5308612 2305843009213706297 2305843009213706297

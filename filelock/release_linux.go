@@ -78,9 +78,8 @@ func (l *Lock) freeRange() {
 	if l.held.fd < 0 {
 		return
 	}
-	if off, err := l.dir.offset(l.base); err == nil {
-		_ = setRange(l.held.fd, unix.F_UNLCK, off) // closing it does the same
-	}
+	all := unix.Flock_t{Type: unix.F_UNLCK}                                                        // from 0 to the end
+	_ = again(func() error { return unix.FcntlFlock(uintptr(l.held.fd), unix.F_OFD_SETLK, &all) }) // closing it does the same
 	closeFD(&l.held.fd)
 }
 

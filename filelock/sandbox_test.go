@@ -19,7 +19,8 @@ import (
 
 var sandboxes = map[string]func(config) error{
 	"full disk": sandboxFull, "read-only": sandboxReadOnly, "another account": sandboxAccount,
-	"pid 1": helperHold,
+	"bind mount": sandboxBind,
+	"pid 1":      helperHold,
 }
 
 // newNamespaces puts a helper into namespaces of its own. Who isn't root is root there.
@@ -37,6 +38,7 @@ func newNamespaces(flags uintptr) func(*exec.Cmd) {
 func TestFullDisk(t *testing.T)       { sandbox(t, "full disk") }
 func TestReadOnlyDisk(t *testing.T)   { sandbox(t, "read-only") }
 func TestAnotherAccount(t *testing.T) { sandbox(t, "another account") }
+func TestBindMount(t *testing.T)      { sandbox(t, "bind mount") }
 
 // sayKind prints a line if an error isn't of the kind, or isn't for people.
 func sayKind(what string, err, kind error) {
@@ -122,6 +124,9 @@ func sandboxFull(c config) error {
 		}
 		// and a lock file that was used before has room still
 		if m.mode == onerun.LockFlock {
+			if err := fill(ballast + "2"); err != nil {
+				return err
+			}
 			l, held, err := d.Acquire(context.Background(), Request{Namespace: "n", Lock: "job/first", Owner: onerun.NewID()})
 			if l == nil {
 				return fmt.Errorf("held %v, error %w", held, err)
@@ -130,6 +135,7 @@ func sandboxFull(c config) error {
 				fmt.Printf("second use: %v\n", err)
 			}
 		}
+		_ = os.Remove(ballast + "2")
 		if err := errors.Join(os.Remove(ballast), d.Close()); err != nil {
 			return err
 		}
@@ -226,6 +232,42 @@ func sandboxAccount(c config) error {
 	sayKind("look", err, onerun.ErrPermission)
 	fmt.Println("passed")
 	return nil
+}
+
+// sandboxBind: the lock directory itself is mounted somewhere else, as into a container.
+// Under both paths it is one directory, even when a lock file was deleted.
+func sandboxBind(c config) error {
+	if err := mountTmpfs(c.Dir, ""); err != nil {
+		return err
+	}
+	here, there := filepath.Join(c.Dir, "locks"), filepath.Join(c.Dir, "volume")
+	if err := errors.Join(os.Mkdir(here, 0o700), os.Mkdir(there, 0o700), unix.Mount(here, there, "", unix.MS_BIND, "")); err != nil {
+		return err
+	}
+	first, err := Open(here, Options{})
+	if err != nil {
+		return err
+	}
+	second, err := Open(there, Options{})
+	if err != nil {
+		return err
+	}
+	r := Request{Namespace: "n", Lock: "job/j", Owner: onerun.NewID()}
+	l, _, err := first.Acquire(context.Background(), r)
+	if l == nil {
+		return err
+	}
+	for _, what := range []string{"as it is", "lock file deleted"} {
+		if l2, held, err := second.Acquire(context.Background(), r); held == nil {
+			fmt.Printf("%s: lock %v, error %v\n", what, l2 != nil, err)
+		}
+		if s, err := second.Look("n", "job/j"); err != nil || !s.Held {
+			fmt.Printf("%s: looks like %+v, error %v\n", what, s, err)
+		}
+		_ = os.Remove(l.Path)
+	}
+	fmt.Println("passed")
+	return l.Release()
 }
 
 const nobody = 65534

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/onerun-dev/onerun"
@@ -345,6 +346,51 @@ func TestPausedWhileThirdLocks(t *testing.T) {
 				}
 				if left := leftovers(t, dir); len(left) > 0 {
 					t.Errorf("%s: left behind: %q", step, left)
+				}
+			}
+		})
+	}
+}
+
+// Two stand still, each between any two of its steps; the first goes on before the second.
+// Exactly one of them gets the lock.
+func TestTwoPaused(t *testing.T) {
+	for _, s := range scenes() {
+		if !s.o.NoFlock || strings.HasSuffix(s.name, "dead marks") {
+			continue // with a flock, the second is refused before it gets anywhere; one dead mark is enough
+		}
+		t.Run(s.name, func(t *testing.T) {
+			steps := stepsOf(t, s)
+			for i, first := range steps {
+				for j := range steps {
+					dir := lockDir(t)
+					s.plant(t, dir)
+					a, b := pauseAt(t, dir, s.o, i+1), pauseAt(t, dir, s.o, j+1)
+					doneA := a.acquire(request(s.mode))
+					a.wait(t, first, doneA)
+					doneB := b.acquire(request(s.mode))
+					var ra, rb outcome
+					select {
+					case <-b.reached:
+						close(a.resume)
+						ra = <-doneA
+						close(b.resume)
+						rb = <-doneB
+					case rb = <-doneB: // it has fewer steps, now that the first has gone ahead
+						close(a.resume)
+						ra = <-doneA
+					}
+					if ra.err != nil || rb.err != nil || (ra.lock != nil) == (rb.lock != nil) {
+						t.Fatalf("first at %q, second at %q: locks %v and %v, errors %v and %v", first, steps[j], ra.lock != nil, rb.lock != nil, ra.err, rb.err)
+					}
+					for _, o := range []outcome{ra, rb} {
+						if o.lock != nil {
+							mustRelease(t, o.lock)
+						}
+					}
+					if left := leftovers(t, dir); len(left) > 0 {
+						t.Errorf("first at %q, second at %q: left behind: %q", first, steps[j], left)
+					}
 				}
 			}
 		})

@@ -158,14 +158,6 @@ func (p *proc) says(want string) {
 }
 
 // release lets a job go on that reads its standard input.
-func (p *proc) release() { _ = p.in.Close() }
-
-func (p *proc) signal(sig syscall.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(sig); err != nil {
-		p.t.Fatal(err)
-	}
-}
 
 // wait waits for the end and gives the exit status.
 func (p *proc) wait() int {

@@ -25,7 +25,7 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames: true,
 		Deadline:           time.Now().Add(5 * time.Minute), // of all; a script that hangs says where
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("PATH", bin+":"+e.Getenv("PATH"))
+			e.Setenv("PATH", bin+":/usr/local/bin:/usr/bin:/bin")
 			e.Setenv("ONERUN_STORE", "sqlite:"+filepath.Join(e.WorkDir, "store"))
 			e.Values[jobsKey{}] = map[string]*background{}
 			return os.Mkdir(filepath.Join(e.WorkDir, "store"), 0o700)

@@ -49,6 +49,7 @@ var helpers = map[string]func() (int, error){
 	"no room":        beWithoutRoom,
 	"job shell":      beJobShell,
 	"hidden wrapper": beHiddenWrapper,
+	"blind wrapper":  beBlindWrapper,
 }
 
 // spec is what a wrapper helper is told; it is a [Command] as text.

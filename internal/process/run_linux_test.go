@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -166,6 +167,25 @@ func TestLostStatusIsAnError(t *testing.T) {
 	end, err := begin(context.Background(), t, runner{}, c).wait()
 	if !errors.Is(err, unix.ECHILD) || end.Cause != 0 {
 		t.Errorf("got %+v, %v", end, err)
+	}
+}
+
+// B34: a job's wrapper is no reaper of other children, which have somebody who waits for them.
+func TestOtherChildrenAreLeftAlone(t *testing.T) {
+	other := exec.Command("/bin/sh", "-c", "exit 9")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := waitEvent(other.Process.Pid, false); err != nil {
+		t.Fatal(err)
+	}
+	end, _, err := runJob(t, script("exit 3"))
+	if end.ExitCode != 3 || err != nil {
+		t.Errorf("got %+v, %v", end, err)
+	}
+	var failed *exec.ExitError
+	if err := other.Wait(); !errors.As(err, &failed) || failed.ExitCode() != 9 {
+		t.Errorf("the other child: %v", err)
 	}
 }
 

@@ -53,14 +53,14 @@ func TestEarlySignal(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	signals <- unix.SIGTERM
 	r := runner{clock: bootTime, files: []uintptr{0, 1, 2}}
-	end, err := r.supervise(context.Background(), script("sleep 100; true"), nil, signals)
+	end, err := r.supervise(context.Background(), script("exec sleep 100"), nil, signals)
 	if end.Signal != unix.SIGTERM || end.Cause != Signaled || err != nil {
 		t.Errorf("got %+v, %v", end, err)
 	}
 }
 
 // ignoredBy prints the signals that a job ignores, as /proc has them.
-const ignoredBy = `grep SigIgn /proc/self/status; echo ready; sleep 100; true`
+const ignoredBy = `grep SigIgn /proc/self/status; echo ready; exec sleep 100`
 
 func TestIgnoredStaysIgnored(t *testing.T) {
 	p := launch(t, underShell(t, `trap "" HUP INT`, wrapper(spec{Args: []string{"sh", "-c", ignoredBy}})))

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -299,6 +300,29 @@ func beHiddenWrapper() (int, error) {
 		return 1, fmt.Errorf("got %+v, %w", end, err)
 	}
 	return 0, err
+}
+
+// beBlindWrapper stops a job in a pid namespace that the mounted /proc knows nothing of.
+func beBlindWrapper() (int, error) {
+	if _, err := procfs.Self(); err == nil {
+		return 1, errors.New("/proc knows this process")
+	}
+	c := script("exec sleep 100")
+	c.Timeout = 50 * time.Millisecond
+	end, err := Run(context.Background(), c)
+	if end.Cause != TimedOut || end.Signal != unix.SIGTERM {
+		return 1, fmt.Errorf("got %+v, %w", end, err)
+	}
+	return 0, err
+}
+
+func TestStopWithoutProc(t *testing.T) {
+	requireRoot(t)
+	cmd := helper("blind wrapper")
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	if code := launch(t, cmd).exitCode(); code != 0 {
+		t.Errorf("got %d", code)
+	}
 }
 
 func TestStopOnHidepid(t *testing.T) {

@@ -11,7 +11,8 @@ test "$(stat -c %a /var/lib/onerun /var/lib/onerun/onerun.db /var/lib/onerun/loc
 HOME=$DIR/other exits 0 onerun history --store sqlite:/var/lib/onerun
 prints settle
 
-# An ordinary account's is under its home in the user database.
+# An ordinary account's, which may not write there, is under its home in the user database.
+chmod 0500 /var/lib/onerun
 for home in "$DIR/home" /nonexistent /root ""; do
 	exits 0 as 4711 env HOME="$home" onerun run "settle" -- true
 done

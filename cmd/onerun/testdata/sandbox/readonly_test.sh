@@ -2,7 +2,7 @@
 tmpfs store 4m
 export ONERUN_STORE="sqlite:$DIR/store"
 exits 0 onerun run settle --date 2026-09-15 -- true
-mount -o remount,ro store
+mount -o remount,bind,ro store
 fails 73 onerun run settle --date 2026-09-15 -- touch ran
 says 'read-only'
 fails 73 onerun run settle --date 2026-09-16 -E 0 --blocked-code 0 -- touch ran
@@ -10,7 +10,7 @@ fails 73 onerun run other -- touch ran
 fails 73 onerun run settle --lock-mode create -- touch ran
 fails 73 onerun lock report -- touch ran
 fails 73 onerun rerun settle:2026-09-15 --reason why
-mount -o remount,rw store
+mount -o remount,bind,rw store
 test ! -e ran || die "it ran"
 exits 0 onerun run settle --date 2026-09-16 -- echo settled
 prints settled

@@ -33,7 +33,7 @@ tmpfs() { mkdir -p "$1"; mount -t tmpfs -o "size=$2,mode=0755" onerun-test "$1";
 etc() {
 	mkdir "$DIR/etc" "$DIR/home"
 	for f in ld.so.cache ld.so.conf ld.so.conf.d nsswitch.conf machine-id hosts group localtime alternatives; do
-		test ! -e /etc/$f || cp -a /etc/$f "$DIR/etc/"
+		test ! -e /etc/$f || cp -r /etc/$f "$DIR/etc/"
 	done
 	echo "root:x:0:0::/root:/bin/sh
 tester:x:4711:4711::$DIR/home:/bin/sh" >"$DIR/etc/passwd"

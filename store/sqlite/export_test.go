@@ -1,0 +1,37 @@
+package sqlite
+
+import "github.com/onerun-dev/onerun"
+
+// Forget lets go of what an owner holds, as a claim does that ends in an error: the lock
+// is free, its note stays.
+func (s *Store) Forget(owner string) bool {
+	h := s.holding(owner)
+	if h == nil {
+		return false
+	}
+	s.letGoOf(h)
+	return true
+}
+
+// WithFSType makes everything look as if it were on another file system.
+func WithFSType(magic int64) Option {
+	return func(o *options) { o.fsType = func(string) int64 { return magic } }
+}
+
+// WithFSTypeOf makes one directory look so, and all others local.
+func WithFSTypeOf(dir string, magic int64) Option {
+	const ext4 = 0xEF53
+	return func(o *options) {
+		o.fsType = func(path string) int64 {
+			if path == dir {
+				return magic
+			}
+			return ext4
+		}
+	}
+}
+
+// LockPath is the lock file of a lock.
+func (s *Store) LockPath(lock onerun.LockName) string {
+	return s.lockPath(onerun.DefaultNamespace, lock)
+}
