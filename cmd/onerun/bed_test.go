@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -156,8 +155,6 @@ func (p *proc) says(want string) {
 		p.t.Fatalf("it has said nothing after %s", patience)
 	}
 }
-
-// release lets a job go on that reads its standard input.
 
 // wait waits for the end and gives the exit status.
 func (p *proc) wait() int {
