@@ -1,13 +1,120 @@
-package store
+package store_test
 
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/store"
 )
+
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, c := range []struct{ url, file string }{
+		{"sqlite:jobs.db", "jobs.db"},
+		{"sqlite:./b.db", "b.db"},
+		{"sqlite:" + dir + "/c.db", "c.db"},
+		{"sqlite://" + dir + "/d.db", "d.db"},
+		{"sqlite:" + dir, "onerun.db"},
+		{"sqlite:.", "onerun.db"},
+		{"sqlite:" + dir + "/", "onerun.db"},
+		{"sqlite:e.db?network=unsafe", "e.db"},
+		{"sqlite:f%20g.db", "f%20g.db"}, // a path, not a URL's
+		{"sqlite:일일.db", "일일.db"},
+	} {
+		s, err := store.Open(t.Context(), c.url, store.Options{})
+		if err != nil {
+			t.Errorf("%s: %v", c.url, err)
+			continue
+		}
+		if _, err := s.Runs(t.Context(), onerun.Query{Namespace: "default"}); err != nil {
+			t.Errorf("%s: %v", c.url, err)
+		}
+		if st, err := os.Stat(filepath.Join(dir, c.file)); err != nil || !st.Mode().IsRegular() {
+			t.Errorf("%s: %v; expected the database %s", c.url, err, c.file)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: close: %v", c.url, err)
+		}
+	}
+}
+
+func TestOpenLockDir(t *testing.T) {
+	dir, locks := t.TempDir(), filepath.Join(t.TempDir(), "locks")
+	s, err := store.Open(t.Context(), "sqlite:"+dir, store.Options{LockDir: locks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	g, err := s.Claim(t.Context(), onerun.Claim{Namespace: "default", Lock: onerun.NamedLock("db"), Owner: onerun.NewID()})
+	if err != nil || filepath.Dir(g.LockPath) != locks {
+		t.Fatalf("the lock file is %s: %v", g.LockPath, err)
+	}
+	if err := s.Finish(t.Context(), g.Lease, onerun.Outcome{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// secret must stand in no error.
+const secret = "hunter2"
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, c := range []struct {
+		url  string
+		kind error
+	}{
+		{"", onerun.ErrUsage},
+		{"jobs.db", onerun.ErrUsage},
+		{"/var/lib/onerun", onerun.ErrUsage},
+		{"sqlite:", onerun.ErrUsage},
+		{"sqlite://", onerun.ErrUsage},
+		{"sqlite:?network=unsafe", onerun.ErrUsage},
+		{"sqlite:a.db?mode=memory", onerun.ErrUsage},
+		{"sqlite:a.db?network=safe", onerun.ErrUsage},
+		{"sqlite:a.db?network=unsafe&network=unsafe", onerun.ErrUsage},
+		{"sqlite:a.db?network=unsafe&x=1", onerun.ErrUsage},
+		{"sqlite:a.db?%zz", onerun.ErrUsage},
+		{"sqlite3:a.db", onerun.ErrUsage},
+		{"SQLITE:a.db", onerun.ErrUsage},
+		{"file:a.db", onerun.ErrUsage},
+		{"http://ann:" + secret + "@db.example.org/x", onerun.ErrUsage},
+		{"sqlite:missing/a.db", onerun.ErrCreate},
+
+		{"postgres://ann:" + secret + "@db.example.org/onerun", onerun.ErrConfig},
+		{"postgresql://db.example.org/onerun?user=ann&password=" + secret, onerun.ErrConfig},
+		{"mysql://ann:" + secret + "@tcp(db)/onerun", onerun.ErrConfig},
+		{"redis://:" + secret + "@db.example.org/0", onerun.ErrConfig},
+		{"rediss://:" + secret + "@db.example.org/0", onerun.ErrConfig},
+		{"etcd://root:" + secret + "@a:2379,b:2379", onerun.ErrConfig},
+		{"zookeeper://ann:" + secret + "@a:2181", onerun.ErrConfig},
+
+		{"sqlite://ann:" + secret + "@host/a.db?x=1", onerun.ErrUsage},
+		{"sqlite:a.db?password=" + secret, onerun.ErrUsage},
+	} {
+		s, err := store.Open(t.Context(), c.url, store.Options{})
+		if s != nil || !errors.Is(err, c.kind) {
+			t.Errorf("%q: %v %v, not %v", c.url, s, err, c.kind)
+			continue
+		}
+		if text := err.Error(); strings.Contains(text, secret) || strings.ContainsAny(text, "\n\r\x00") {
+			t.Errorf("%q: it says %q", c.url, text)
+		}
+		var missing *onerun.StoreError
+		if errors.As(err, &missing) && missing.Do == "" {
+			t.Errorf("%q: nothing says what to do: %v", c.url, err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
 
 func TestRedactAndSecret(t *testing.T) {
 	for _, c := range []struct {
@@ -24,35 +131,27 @@ func TestRedactAndSecret(t *testing.T) {
 		{"rediss://:pw@h", "rediss://***@h", true},
 		{"etcd://h/?authToken=x", "etcd://h/?authToken=***", true},
 	} {
-		if got := Redact(c.url); got != c.shown {
+		if got := store.Redact(c.url); got != c.shown {
 			t.Errorf("Redact(%q) = %q, want %q", c.url, got, c.shown)
 		}
-		if got := Secret(c.url); got != c.secret {
+		if got := store.Secret(c.url); got != c.secret {
 			t.Errorf("Secret(%q) = %t", c.url, got)
 		}
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
-	for url, kind := range map[string]error{
-		"":                              onerun.ErrUsage,
-		"/var/lib/onerun":               onerun.ErrUsage,
-		"sqlite:":                       onerun.ErrUsage,
-		"sqlite:/x?network=safe":        onerun.ErrUsage,
-		"sqlite:/x?cache=shared":        onerun.ErrUsage,
-		"sqlite:/x?password=hunter2":    onerun.ErrUsage,
-		"mongodb://u:hunter2@h/db":      onerun.ErrUsage,
-		"postgres://u:hunter2@h/db":     onerun.ErrConfig,
-		"redis://h/?password=hunter2":   onerun.ErrConfig,
-		"sqlite:/no/such/dir/onerun.db": onerun.ErrCreate,
-	} {
-		s, err := Open(context.Background(), url, Options{})
-		if s != nil || !errors.Is(err, kind) {
-			t.Errorf("Open(%q): %v, want %v", url, err, kind)
-			continue
+// TestOpenEnds: opening with a caller that has given up is no success that nobody closes.
+func TestOpenEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s, err := store.Open(ctx, "sqlite:"+t.TempDir(), store.Options{})
+	if err == nil {
+		_, err = s.Runs(ctx, onerun.Query{Namespace: "default"})
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
-		if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("Open(%q) says %q", url, err)
-		}
+	}
+	if !errors.Is(err, onerun.ErrUnavailable) {
+		t.Errorf("%v", err)
 	}
 }

@@ -172,3 +172,58 @@ func TestWaitingForALockAlone(t *testing.T) {
 		b.finish(b.granted(lockClaim("db")), "")
 	}
 }
+
+// TestBetweenTwoSteps: a start takes the lock file before it knows whether it may run. If
+// it may not, it lets go at once, and whoever came in that moment isn't refused for it.
+func TestBetweenTwoSteps(t *testing.T) {
+	t.Parallel()
+	for _, c := range []onerun.Claim{lockClaim("db"), claimOf("sweep", "")} {
+		c.Lock = onerun.NamedLock("db")
+		t.Run("job "+c.Job, func(t *testing.T) {
+			t.Parallel()
+			met, tried := make(chan struct{}), make(chan struct{})
+			b := newBed(t)
+			done := claimOf("settle", day)
+			done.Lock = c.Lock
+			b.lived(done, onerun.Succeeded)
+			first := b.reopen(sqlite.WithHook(func(step string) {
+				if step == stepBegin {
+					met <- struct{}{} // it has the lock, and knows nothing yet
+					<-tried
+				}
+			}))
+			opened := 0
+			second := b.reopen(sqlite.WithHook(func(step string) {
+				if step == "acquire: lock file opened" {
+					if opened++; opened == 2 { // it has met the other one once
+						close(tried)
+					}
+				}
+			}))
+			for round := 1; ; round++ { // it comes back for 100 ms, which can be too short on a busy machine
+				tried, opened = make(chan struct{}), 0
+				refused := make(chan error)
+				go func() {
+					_, err := first.Claim(soon(t), again(done))
+					refused <- err
+				}()
+				<-met
+				g, err := second.Claim(soon(t), again(c))
+				if opened < 2 {
+					close(tried)
+				}
+				var ref *onerun.Refusal
+				if e := <-refused; !errors.As(e, &ref) || ref.Reason != onerun.RefusedSucceeded {
+					t.Fatalf("the first start: %v", e)
+				}
+				switch {
+				case err == nil:
+					second.finish(g, onerun.Succeeded)
+					return
+				case !errors.As(err, &ref) || round == 20:
+					t.Fatalf("the second start: %v", err)
+				}
+			}
+		})
+	}
+}
