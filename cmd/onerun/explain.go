@@ -120,6 +120,7 @@ func explain(e *env, c onerun.Claim, r *onerun.Refusal) explanation {
 		rule.rule = 7
 		rule.words = "its lock was left by an owner that is gone, and what became of the work is for a person to find out"
 		if h.RunID == "" {
+			rule.words = "a lock file stands in its way whose owner nobody can prove dead"
 			lock := string(c.Lock)
 			if c.Lock.Kind() == "name" {
 				lock = c.Lock.Name()

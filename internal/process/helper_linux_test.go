@@ -32,6 +32,11 @@ func TestMain(m *testing.M) {
 	if name == "" {
 		// what this test was itself started with is nothing to find in a job
 		_ = unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
+		for _, s := range []syscall.Signal{unix.SIGHUP, unix.SIGINT} { // ignored under nohup(1), or after a shell's "&"
+			if signal.Ignored(s) {
+				signal.Notify(make(chan os.Signal, 1), s) // what is caught here, a child has by default
+			}
+		}
 		os.Exit(m.Run())
 	}
 	code, err := helpers[name]()

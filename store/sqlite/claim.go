@@ -36,9 +36,10 @@ var sqlTakeLock string
 //go:embed sql/count_skip.sql
 var sqlCountSkip string
 
-// betweenSteps is how long a busy lock without a RUNNING run is asked again:
-// somebody is between taking the lock and writing the claim down.
-const betweenSteps = 100 * time.Millisecond
+// betweenSteps is how long a busy lock without a RUNNING run is asked again: somebody is
+// between taking the lock and writing the claim down, or being refused, and that takes
+// as long as a busy disk needs for a commit.
+const betweenSteps = time.Second
 
 // Claim implements onerun.Claimer.
 func (s *Store) Claim(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
@@ -74,7 +75,7 @@ func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Gr
 	}
 	c.TTL = 0 // the lock ends with its holder
 	until := time.Now().Add(betweenSteps)
-	for {
+	for next := 2 * time.Millisecond; ; next = min(2*next, 50*time.Millisecond) {
 		lock, held, err := s.dir.Acquire(ctx, s.request(c, wait))
 		if err != nil {
 			if ctx.Err() != nil {
@@ -100,7 +101,7 @@ func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Gr
 		if ref != nil {
 			return onerun.Grant{}, ref
 		}
-		if err := pause(ctx, 2*time.Millisecond); err != nil {
+		if err := pause(ctx, next); err != nil {
 			return onerun.Grant{}, err
 		}
 	}
@@ -300,7 +301,7 @@ func (s *Store) refuseHeld(ctx context.Context, c onerun.Claim, held *filelock.H
 		f := st.facts(t.now)
 		v := onerun.Decide(f)
 		if v.Reason == "" { // nobody is RUNNING under the lock that somebody holds
-			if !waited && !held.Unreadable {
+			if n := held.Note; !waited && !held.Unreadable && (n == nil || n.RunID != "" || filelock.Judge(*n).Liveness == onerun.Dead) {
 				return nil
 			}
 			h := holderOf(held.Path, held.Note, held.Evidence)

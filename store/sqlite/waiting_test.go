@@ -200,7 +200,7 @@ func TestBetweenTwoSteps(t *testing.T) {
 					}
 				}
 			}))
-			for round := 1; ; round++ { // it comes back for 100 ms, which can be too short on a busy machine
+			for round := 1; ; round++ { // it comes back for a second, which can be too short on a busy machine
 				tried, opened = make(chan struct{}), 0
 				refused := make(chan error)
 				go func() {
