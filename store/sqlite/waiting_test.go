@@ -190,6 +190,7 @@ func TestBetweenTwoSteps(t *testing.T) {
 				if step == stepBegin {
 					met <- struct{}{} // it has the lock, and knows nothing yet
 					<-tried
+					<-time.After(300 * time.Millisecond) // as long as a busy disk can need for a commit
 				}
 			}))
 			opened := 0
