@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/store/sqlite"
 )
@@ -219,18 +221,56 @@ func TestCantCreate(t *testing.T) {
 	}
 }
 
-// TestLinkedDirectory: a directory may be reached by a link; it is one store all the
-// same, with one set of locks.
+// TestLinkedDirectory: a directory may be reached by a link, a relative path or a second mount;
+// it is one store all the same, with one set of locks. What an owner left by one path is found
+// by the other.
 func TestLinkedDirectory(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
+	dir := filepath.Dir(b.path)
 	link := filepath.Join(home(t), "link")
-	if err := os.Symlink(filepath.Dir(b.path), link); err != nil {
+	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	b.granted(lockClaim("db"))
-	other := &bed{t: t, path: filepath.Join(link, sqlite.DatabaseName), Store: open(t, link)}
-	other.refused(lockClaim("db"), onerun.RefusedLocked)
+	cwd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(cwd, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := filepath.Join(home(t), "bound")
+	if err := os.Mkdir(bound, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, dir, bound, "", unix.MS_BIND, "")
+	beds := map[string]*bed{
+		"itself":   b,
+		"bound":    {t: t, path: filepath.Join(bound, sqlite.DatabaseName), Store: open(t, bound)},
+		"linked":   {t: t, path: filepath.Join(link, sqlite.DatabaseName), Store: open(t, link)},
+		"relative": {t: t, path: filepath.Join(relative, sqlite.DatabaseName), Store: open(t, relative, sqlite.WithLockDir(filepath.Join(relative, "locks")))},
+	}
+	for one, holder := range beds {
+		for other, heir := range beds {
+			g := holder.granted(lockClaim("db"))
+			heir.refused(lockClaim("db"), onerun.RefusedLocked)
+			holder.finish(g, "")
+
+			c := claimOf(one+"-"+other, day)
+			p := plan{KillAt: stepOutcome}
+			if one == "relative" {
+				p.LockDir = filepath.Join(relative, "locks")
+			}
+			if _, died := life(t, holder, p, c, ended(onerun.Succeeded)); !died {
+				t.Fatal("it lived on")
+			}
+			heir.refused(again(c), onerun.RefusedFailed)
+			if locks, err := heir.Locks(soon(t), onerun.DefaultNamespace); err != nil || len(locks) != 0 {
+				t.Errorf("%s, then %s: locks: %v %v", one, other, locks, err)
+			}
+		}
+	}
 }
 
 // TestNetworkFileSystem: refused, be it for the database or for the locks (B23).

@@ -95,6 +95,24 @@ func TestLockDirectoryElsewhere(t *testing.T) {
 	if r := misled.run(c.RunID); !r.FinishedAt.Equal(out.FinishedAt) {
 		t.Errorf("its end: %s, not %s", r.FinishedAt, out.FinishedAt)
 	}
+
+	// A lock directory that is gone proves nothing, and isn't made again by those who look.
+	c = claimOf("settle", "2026-09-18")
+	if _, died := life(t, b, plan{KillAt: stepOutcome, LockDir: locks}, c, out); !died {
+		t.Fatal("it lived on")
+	}
+	if err := os.RemoveAll(locks); err != nil {
+		t.Fatal(err)
+	}
+	other := b.reopen()
+	other.refused(again(c), onerun.RefusedStale)
+	if locks, err := other.Locks(soon(t), onerun.DefaultNamespace); err != nil || len(locks) != 1 || locks[0].Liveness != onerun.Unknown {
+		t.Errorf("locks: %+v %v", locks, err)
+	}
+	if _, err := os.Stat(locks); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the other lock directory: %v", err)
+	}
+	other.resolve(other.run(c.RunID), onerun.Succeeded)
 	sound(t, b.path)
 }
 

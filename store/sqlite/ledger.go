@@ -26,7 +26,7 @@ func (s *Store) Explain(ctx context.Context, c onerun.Claim) (*onerun.Refusal, e
 			return err
 		}
 		if st.holder != nil {
-			if st.holder.lockDir != s.lockDir {
+			if !s.usedHere(st.holder) {
 				if look, err = s.lookAt(st.holder); err != nil {
 					return err
 				}

@@ -2,21 +2,39 @@ package sqlite
 
 import (
 	"context"
+	"os"
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/filelock"
 )
 
+// usedHere reports whether a run's claim used this store's lock directory, be it by
+// another path: in a container, say, that has it mounted elsewhere.
+func (s *Store) usedHere(r *runRow) bool {
+	if r.lockDir == s.lockDir || r.lockDir == "" {
+		return true
+	}
+	theirs, err := os.Stat(r.lockDir)
+	if err != nil {
+		return false
+	}
+	ours, err := os.Stat(s.lockDir)
+	return err == nil && os.SameFile(theirs, ours)
+}
+
 // dirOf is the lock directory that a run's claim used, which may be another than this
 // store's (--lock-dir). Proof of its death can only come from there.
 func (s *Store) dirOf(r *runRow) (*filelock.Dir, error) {
-	if r.lockDir == s.lockDir || r.lockDir == "" {
+	if s.usedHere(r) {
 		return s.dir, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.otherDirs[r.lockDir]; d != nil {
 		return d, nil
+	}
+	if _, err := os.Stat(r.lockDir); err != nil {
+		return nil, err // opening it would make it
 	}
 	d, err := filelock.Open(r.lockDir, filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork, FSType: s.options.fsType})
 	if err == nil {

@@ -57,7 +57,7 @@ func (s *Store) settle(t *tx, c onerun.Claim, found view) (*settled, error) {
 	}
 	if h := st.holder; h != nil {
 		v := found
-		if h.lockDir != s.lockDir { // its lock file is not the one we hold
+		if !s.usedHere(h) { // its lock file is not the one we hold
 			other, release, err := s.tryLockOf(t.ctx, h)
 			if err != nil {
 				return nil, err

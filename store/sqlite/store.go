@@ -97,11 +97,26 @@ func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
 	if s.lockDir == "" {
 		s.lockDir = filepath.Join(filepath.Dir(s.path), "locks")
 	}
+	s.lockDir = onePath(s.lockDir)
 	s.dir, err = filelock.Open(s.lockDir, filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork, FSType: s.options.fsType})
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// onePath is the one path that a directory has, by whichever it was named: runs are kept
+// with the lock directory that they use, and are compared by it.
+func onePath(dir string) string {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	above, err := filepath.EvalSymlinks(filepath.Dir(abs)) // the last element may be missing yet, and is never a link
+	if err != nil {
+		return abs
+	}
+	return filepath.Join(above, filepath.Base(abs))
 }
 
 // checkFS refuses a database on a network file system. The lock directory, which may be
