@@ -308,7 +308,8 @@ func readNote(fd int) (*Note, error) {
 			return nil, err
 		}
 		note, err := parseNote(b)
-		if err == nil || try == readTries {
+		cleared := errors.Is(err, errEmpty) && len(b) > 0 // on purpose: there is nothing to wait for
+		if err == nil || cleared || try == readTries {
 			return note, err
 		}
 		time.Sleep(time.Millisecond)

@@ -41,14 +41,14 @@ func Open(ctx context.Context, storeURL string, o Options) (onerun.Store, error)
 			Err: fmt.Errorf("this version has no %s store", scheme), Do: "use sqlite:PATH",
 		}
 	}
-	return nil, fmt.Errorf("%w: store %q has the unknown scheme %q; write sqlite:PATH", onerun.ErrUsage, Redact(storeURL), scheme)
+	return nil, fmt.Errorf("%w: store %q has an unknown scheme; write sqlite:PATH", onerun.ErrUsage, Redact(storeURL))
 }
 
 func openSQLite(ctx context.Context, rest string, o Options) (onerun.Store, error) {
 	path, query, _ := strings.Cut(rest, "?")
 	path = strings.TrimPrefix(path, "//")
 	if path == "" || strings.ContainsRune(path, 0) {
-		return nil, fmt.Errorf("%w: store %s names no file; write sqlite:PATH", onerun.ErrUsage, Redact("sqlite:"+rest))
+		return nil, fmt.Errorf("%w: store %q names no file; write sqlite:PATH", onerun.ErrUsage, Redact("sqlite:"+rest))
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -75,14 +75,28 @@ func openSQLite(ctx context.Context, rest string, o Options) (onerun.Store, erro
 // and parameters that are named after a secret.
 func Redact(storeURL string) string {
 	base, query, ok := strings.Cut(storeURL, "?")
-	if scheme, rest, slashes := strings.Cut(base, "://"); slashes {
-		end := strings.IndexAny(rest, "/#")
-		if end < 0 {
-			end = len(rest)
+	scheme, rest, slashes := strings.Cut(base, "://")
+	switch {
+	case slashes:
+		end := len(rest) // a password may hold a slash, if its writer didn't know better
+		if i := strings.IndexAny(rest, "/#"); i >= 0 && scheme == "sqlite" {
+			end = i // a path may hold an "@"
 		}
 		if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
 			base = scheme + "://***" + rest[at:]
 		}
+	case strings.HasPrefix(base, "sqlite:"):
+	default: // a driver's own form: user:password@tcp(host)/db, or host=db password=…
+		if at := strings.LastIndexByte(base, '@'); at >= 0 {
+			base = "***" + base[at:]
+		}
+		words := strings.Split(base, " ")
+		for i, word := range words {
+			if name, _, has := strings.Cut(word, "="); has && secretName(name) {
+				words[i] = name + "=***"
+			}
+		}
+		base = strings.Join(words, " ")
 	}
 	if !ok {
 		return base

@@ -76,6 +76,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"sqlite:", onerun.ErrUsage},
 		{"sqlite://", onerun.ErrUsage},
 		{"sqlite:?network=unsafe", onerun.ErrUsage},
+		{"sqlite:a\x00b", onerun.ErrUsage},
 		{"sqlite:a.db?mode=memory", onerun.ErrUsage},
 		{"sqlite:a.db?network=safe", onerun.ErrUsage},
 		{"sqlite:a.db?network=unsafe&network=unsafe", onerun.ErrUsage},
@@ -89,6 +90,10 @@ func TestOpenRefuses(t *testing.T) {
 
 		{"postgres://ann:" + secret + "@db.example.org/onerun", onerun.ErrConfig},
 		{"postgresql://db.example.org/onerun?user=ann&password=" + secret, onerun.ErrConfig},
+		{"postgres://ann:pa/ss" + secret + "@db.example.org/onerun", onerun.ErrConfig},
+		{"postgres:host=db user=ann password=" + secret, onerun.ErrConfig},
+		{"host=db user=ann password=" + secret, onerun.ErrUsage},
+		{"ann:" + secret + "@tcp(db:3306)/onerun", onerun.ErrUsage},
 		{"mysql://ann:" + secret + "@tcp(db)/onerun", onerun.ErrConfig},
 		{"redis://:" + secret + "@db.example.org/0", onerun.ErrConfig},
 		{"rediss://:" + secret + "@db.example.org/0", onerun.ErrConfig},
