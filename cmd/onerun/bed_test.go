@@ -174,3 +174,20 @@ func (p *proc) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended by itself
 	p.wait()
 }
+
+// die is kill -9 of an onerun on the bed's store once its job is noted, to the end of the
+// last process of that.
+func (p *proc) die() {
+	p.t.Helper()
+	group := 0
+	if !eventually(func() bool {
+		group = notedGroup(filepath.Join(p.cmd.Dir, "store", "locks"), p.cmd.Process.Pid)
+		return group != 0
+	}) {
+		p.t.Fatalf("no lock file names the job of %d", p.cmd.Process.Pid)
+	}
+	p.kill()
+	if !eventually(func() bool { return members(group) == 0 }) {
+		p.t.Fatalf("process group %d outlives its wrapper", group)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -165,16 +166,17 @@ func (c *cron) kill(t *testing.T, job string, fired *proc) {
 	if len(rows) != 1 || rows[0]["pid"] == nil {
 		t.Fatalf("status: %v", rows)
 	}
-	p, err := os.FindProcess(int(rows[0]["pid"].(float64)))
-	if err == nil {
-		err = p.Kill()
+	pid := int(rows[0]["pid"].(float64))
+	group := 0
+	if !eventually(func() bool { group = notedGroup(c.path("store/locks"), pid); return group != 0 }) {
+		t.Fatalf("no lock file names the job of %d", pid)
 	}
-	if err != nil {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	fired.wait()
-	if !eventually(func() bool { return c.left() == 0 }) {
-		t.Fatalf("the job outlives its wrapper: %v", c.list(t, "locks"))
+	if !eventually(func() bool { return members(group) == 0 }) {
+		t.Fatalf("process group %d outlives its wrapper", group)
 	}
 }
 

@@ -39,6 +39,8 @@ func TestScript(t *testing.T) {
 			"ends":   cmdEnds,
 			"await":  cmdAwait,
 			"waits":  cmdWaits,
+			"noted":  cmdNoted,
+			"dies":   cmdDies,
 			"json":   cmdJSON,
 			"fields": cmdFields,
 		},
@@ -83,6 +85,7 @@ type background struct {
 	cmd      *exec.Cmd
 	out, err *os.File
 	ended    chan error
+	group    int // the job's process group, once it is noted
 }
 
 // start NAME PROGRAM ARG... starts a program in the background. Its output goes to
@@ -193,6 +196,32 @@ func cmdWaits(ts *testscript.TestScript, neg bool, args []string) {
 		return false
 	}) {
 		ts.Fatalf("%s doesn't wait for a lock after %s", args[0], patience)
+	}
+}
+
+// noted NAME waits until the lock file of an onerun in the background names its job's
+// process group, and remembers that.
+func cmdNoted(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: noted NAME")
+	}
+	b := jobs(ts)[args[0]]
+	if !eventually(func() bool {
+		b.group = notedGroup(ts.MkAbs("store/locks"), b.cmd.Process.Pid)
+		return b.group != 0
+	}) {
+		ts.Fatalf("no lock file names the job of %s after %s", args[0], patience)
+	}
+}
+
+// dies NAME kills an onerun in the background with SIGKILL, when its job is noted, and
+// waits until the last process of that is gone too.
+func cmdDies(ts *testscript.TestScript, neg bool, args []string) {
+	cmdNoted(ts, neg, args)
+	cmdSignal(ts, neg, []string{args[0], "SIGKILL"})
+	cmdEnds(ts, neg, []string{args[0], "137"})
+	if group := jobs(ts)[args[0]].group; !eventually(func() bool { return members(group) == 0 }) {
+		ts.Fatalf("process group %d outlives %s", group, args[0])
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -22,11 +21,7 @@ func TestTakeover(t *testing.T) {
 				kind := []string{"run", "lock"}[round%2]
 				dead := b.start(contender(kind, mode, 2*round, "echo up; read x")...)
 				dead.says("up")
-				b.noted(t, "running")
-				dead.kill()
-				if !eventually(func() bool { return b.left() == 0 }) {
-					t.Fatalf("round %d: the job outlives its wrapper", round)
-				}
+				dead.die()
 				if err := exec.Command("mkfifo", b.path("gate")).Run(); err != nil {
 					t.Fatal(err)
 				}
@@ -79,36 +74,6 @@ func contender(kind, mode string, n int, script string) []string {
 		return []string{"lock", "-n", "-E", "75", "--lock-mode", mode, "report", "-c", script}
 	}
 	return []string{"run", "settle", "-E", "75", "--lock-mode", mode, "--partition", fmt.Sprint(n), "-c", script}
-}
-
-// noted waits until the one lock file that somebody holds says how far the work has come.
-func (b *bed) noted(t *testing.T, state string) {
-	t.Helper()
-	if !eventually(func() bool {
-		return strings.Contains(b.glob("store/locks/*.lock")+b.glob("store/locks/*.excl"), `"state":"`+state+`"`)
-	}) {
-		t.Fatalf("no lock file says %s", state)
-	}
-}
-
-// left counts the locks whose owner may live.
-func (b *bed) left() (n int) {
-	for _, l := range b.list(b.t, "locks") {
-		if l["liveness"] != "dead" {
-			n++
-		}
-	}
-	return n
-}
-
-// glob is the text of all files of a pattern.
-func (b *bed) glob(pattern string) (text string) {
-	names, _ := filepath.Glob(b.path(pattern)) // the pattern is sound
-	for _, name := range names {
-		content, _ := os.ReadFile(name)
-		text += string(content)
-	}
-	return text
 }
 
 // read is the text of a file, "" if it isn't there.
