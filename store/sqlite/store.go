@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -82,8 +83,8 @@ func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
 		return nil, cantOpen(path, err)
 	}
 	s.path = abs
-	if st, err := os.Stat(abs); err == nil && st.IsDir() {
-		s.path = filepath.Join(abs, DatabaseName)
+	if st, err := os.Stat(abs); err == nil && st.IsDir() || strings.HasSuffix(path, "/") {
+		s.path = filepath.Join(abs, DatabaseName) // a directory, which must be there
 	}
 	if st, err := os.Stat(filepath.Dir(s.path)); err != nil {
 		return nil, cantOpen(s.path, err)
