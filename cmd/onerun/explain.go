@@ -47,12 +47,11 @@ func (c *explainCmd) run(ctx context.Context, e *env) error {
 	if err := checkRef(c.Key); err != nil {
 		return err
 	}
-	s, _, err := e.open(ctx, string(c.LockDir))
+	ctx, s, leave, err := e.consult(ctx, string(c.LockDir))
 	if err != nil {
 		return err
 	}
-	ctx, cancel := e.bound(ctx)
-	defer cancel()
+	defer leave()
 	run, found, err := find(ctx, e, s, c.Key)
 	if err != nil {
 		return err

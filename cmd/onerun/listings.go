@@ -42,18 +42,15 @@ func (c *historyCmd) run(ctx context.Context, e *env) error {
 	if q.Since, err = since(string(c.Since)); err != nil {
 		return err
 	}
-	if c.Job != "" {
-		if err := selectRef(&q, string(c.Job)); err != nil {
-			return err
-		}
+	if err := narrow(&q, c.Job); err != nil {
+		return err
 	}
-	s, _, err := e.open(ctx, "")
+	ctx, s, leave, err := e.consult(ctx, "")
 	if err != nil {
 		return err
 	}
+	defer leave()
 	q.Namespace = e.Namespace
-	ctx, cancel := e.bound(ctx)
-	defer cancel()
 	runs, err := s.Runs(ctx, q)
 	if err != nil {
 		return err
@@ -111,18 +108,15 @@ type statusView struct {
 
 func (c *statusCmd) run(ctx context.Context, e *env) error {
 	q := onerun.Query{Statuses: []onerun.Status{onerun.Running}}
-	if c.Job != "" {
-		if err := selectRef(&q, string(c.Job)); err != nil {
-			return err
-		}
+	if err := narrow(&q, c.Job); err != nil {
+		return err
 	}
-	s, _, err := e.open(ctx, "")
+	ctx, s, leave, err := e.consult(ctx, "")
 	if err != nil {
 		return err
 	}
+	defer leave()
 	q.Namespace = e.Namespace
-	ctx, cancel := e.bound(ctx)
-	defer cancel()
 	runs, err := s.Runs(ctx, q)
 	if err != nil {
 		return err
@@ -206,18 +200,15 @@ type staleView struct {
 
 func (c *staleCmd) run(ctx context.Context, e *env) error {
 	q := onerun.Query{Statuses: []onerun.Status{onerun.Running}}
-	if c.Job != "" {
-		if err := selectRef(&q, string(c.Job)); err != nil {
-			return err
-		}
+	if err := narrow(&q, c.Job); err != nil {
+		return err
 	}
-	s, _, err := e.open(ctx, "")
+	ctx, s, leave, err := e.consult(ctx, "")
 	if err != nil {
 		return err
 	}
+	defer leave()
 	q.Namespace = e.Namespace
-	ctx, cancel := e.bound(ctx)
-	defer cancel()
 	runs, err := s.Runs(ctx, q)
 	if err != nil {
 		return err
@@ -254,12 +245,11 @@ func (c *staleCmd) write(e *env, runs []onerun.Run) error {
 type locksCmd struct{ listing }
 
 func (c *locksCmd) run(ctx context.Context, e *env) error {
-	s, _, err := e.open(ctx, "")
+	ctx, s, leave, err := e.consult(ctx, "")
 	if err != nil {
 		return err
 	}
-	ctx, cancel := e.bound(ctx)
-	defer cancel()
+	defer leave()
 	locks, err := s.Locks(ctx, e.Namespace)
 	if err != nil {
 		return err

@@ -21,17 +21,18 @@ import (
 // logger writes what happens as log lines. It is made without cost, since most runs
 // log nothing: cron mails whatever is printed.
 type logger struct {
-	env      *env
-	place    place
-	worker   string // --worker-label
-	level    slog.Level
-	file     *os.File
+	env    *env
+	place  place
+	worker string // --worker-label
+	level  slog.Level
+	file   *os.File
+	ready  <-chan struct{} // see logWriter
+
+	mu       sync.Mutex // of what follows
 	log      *slog.Logger
-	once     sync.Once // makes log and writer
 	writer   *logWriter
-	ready    <-chan struct{} // see logWriter
-	lockPath string          // of the claim that was won
-	said     bool            // an error stands on standard error already
+	lockPath string // of the claim that was won
+	said     bool   // an error stands on standard error already
 }
 
 func newLogger(e *env, p place, ready <-chan struct{}) (*logger, error) {
@@ -100,6 +101,8 @@ func levelOf(o onerun.Observation) slog.Level {
 
 // Observe implements onerun.Observer.
 func (l *logger) Observe(o onerun.Observation) {
+	l.mu.Lock() // the keeper and the watch of the lock file tell from goroutines of their own
+	defer l.mu.Unlock()
 	if o.LockPath != "" {
 		l.lockPath = o.LockPath
 	}
@@ -109,7 +112,9 @@ func (l *logger) Observe(o onerun.Observation) {
 		return
 	}
 	l.said = l.said || o.Err != nil && l.file == nil
-	l.once.Do(func() { l.log = slog.New(l.handler()) })
+	if l.log == nil {
+		l.log = slog.New(l.handler())
+	}
 	l.log.LogAttrs(context.Background(), level, o.Event, l.fields(o)...)
 }
 

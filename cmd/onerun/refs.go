@@ -15,6 +15,16 @@ func (e *env) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Duration(e.StoreTimeout))
 }
 
+// consult opens the store to look at it, with a bound on its answers.
+func (e *env) consult(ctx context.Context, lockDir string) (context.Context, onerun.Store, func(), error) {
+	s, _, err := e.open(ctx, lockDir)
+	if err != nil {
+		return ctx, nil, nil, err
+	}
+	ctx, cancel := e.bound(ctx)
+	return ctx, s, cancel, nil
+}
+
 func say(e *env, format string, args ...any) error {
 	_, err := fmt.Fprintln(e.out, printable(fmt.Sprintf(format, args...)))
 	return written(err)
@@ -42,6 +52,14 @@ func selectRef(q *onerun.Query, ref string) error {
 	var err error
 	q.Job, q.Partition, err = onerun.SplitKey(ref)
 	return err
+}
+
+// narrow is selectRef for a listing, whose argument may be left out.
+func narrow(q *onerun.Query, ref word) error {
+	if ref == "" {
+		return nil
+	}
+	return selectRef(q, string(ref))
 }
 
 // checkRef refuses what can name no run, before a store is opened and perhaps made.

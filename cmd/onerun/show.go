@@ -74,12 +74,11 @@ func (c *showCmd) run(ctx context.Context, e *env) error {
 	if err := checkRef(c.Key); err != nil {
 		return err
 	}
-	s, _, err := e.open(ctx, "")
+	ctx, s, leave, err := e.consult(ctx, "")
 	if err != nil {
 		return err
 	}
-	ctx, cancel := e.bound(ctx)
-	defer cancel()
+	defer leave()
 	run, found, err := find(ctx, e, s, c.Key)
 	if err != nil {
 		return err

@@ -9,14 +9,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/filelock"
 )
-
-var errNotDir = syscall.ENOTDIR
 
 //go:embed sql/claim_state.sql
 var sqlClaimState string
@@ -184,7 +181,7 @@ func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock
 				settled = false
 				return nil
 			}
-			if g, err = t.grant(c, v, st, s.worker(c)); err != nil {
+			if g, err = t.grant(c, v, st, s.worker(c), s.lockDir); err != nil {
 				return err
 			}
 		}
@@ -292,7 +289,7 @@ func lockRun(l onerun.Lease, now time.Time) onerun.Run {
 // holder hasn't written its claim down yet, unless that has been waited for.
 func (s *Store) refuseHeld(ctx context.Context, c onerun.Claim, held *filelock.Held, waited bool) (*onerun.Refusal, error) {
 	var refused *onerun.Refusal
-	err := s.lightly(ctx, "record a skip", func(t *tx) error {
+	refuse := func(t *tx) error {
 		refused = nil
 		st, err := s.settle(t, c, view{held: true, note: held.Note, liveness: held.Liveness, evidence: held.Evidence, unreadable: held.Unreadable})
 		if err != nil {
@@ -311,7 +308,11 @@ func (s *Store) refuseHeld(ctx context.Context, c onerun.Claim, held *filelock.H
 		refused, err = t.refuse(c, v)
 		refused.Closed = st.closed
 		return err
-	})
+	}
+	err := s.lightly(ctx, "record a skip", refuse)
+	if errors.Is(err, errLazy) { // the key's owner under another lock is dead, and is closed
+		err = s.write(ctx, "record a skip", refuse)
+	}
 	return refused, err
 }
 
@@ -376,7 +377,7 @@ func (t *tx) refuse(c onerun.Claim, v onerun.Verdict) (*onerun.Refusal, error) {
 }
 
 // grant writes a won claim down.
-func (t *tx) grant(c onerun.Claim, v onerun.Verdict, st *settled, w onerun.Worker) (onerun.Grant, error) {
+func (t *tx) grant(c onerun.Claim, v onerun.Verdict, st *settled, w onerun.Worker, lockDir string) (onerun.Grant, error) {
 	now, token := t.now, onerun.NextToken(st.lastToken, t.now)
 	labels, err := encodeLabels(c.Labels)
 	if err != nil {
@@ -416,7 +417,7 @@ func (t *tx) grant(c onerun.Claim, v onerun.Verdict, st *settled, w onerun.Worke
 			return onerun.Grant{}, err
 		}
 	}
-	err = t.exec(sqlInsertAttempt, run.RunID, v.Attempt, c.Owner, token, c.Lock, st.lockDir, null(w.String()), null(w.Host), null(w.Machine), null(w.Boot),
+	err = t.exec(sqlInsertAttempt, run.RunID, v.Attempt, c.Owner, token, c.Lock, lockDir, null(w.String()), null(w.Host), null(w.Machine), null(w.Boot),
 		int64(w.PIDNS), int64(w.TimeNS), w.PID, int64(w.StartTicks), c.InProcess, cmp.Or(c.OnCrash, onerun.CrashAuto), null(c.StaleAfter.Microseconds()),
 		c.Retries, c.BackoffMin.Microseconds(), c.BackoffMax.Microseconds(), c.RetryLost, now.UnixMicro())
 	if err == nil {

@@ -254,6 +254,7 @@ type tx struct {
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt
 	now        time.Time
+	lazy       bool // it doesn't wait for the disk
 }
 
 // write runs f in a write transaction, which holds the database's one write lock
@@ -263,7 +264,8 @@ func (d *db) write(ctx context.Context, what string, f func(t *tx) error) error 
 }
 
 // lightly is write for what does no harm when it is lost in a power failure, such as
-// one more on a counter of skips: it doesn't wait for the disk.
+// one more on a counter of skips: it doesn't wait for the disk. What would do harm (the
+// end of a run) is errLazy in it.
 func (d *db) lightly(ctx context.Context, what string, f func(t *tx) error) error {
 	return d.transact(ctx, what, beginLightly, f)
 }
@@ -287,7 +289,7 @@ func (d *db) transact(ctx context.Context, what, begin string, f func(t *tx) err
 		return errMoved
 	}
 	t := &tx{ctx: context.WithoutCancel(ctx), conn: d.conn, statements: d.statements}
-	if begin == beginLightly {
+	if t.lazy = begin == beginLightly; t.lazy {
 		defer func() { _ = t.exec("PRAGMA synchronous = FULL") }()
 	}
 	err := d.patiently(ctx, func() error { return t.exec(begin) })

@@ -40,7 +40,6 @@ type settled struct {
 	paused    *onerun.JobState
 	approval  *onerun.Approval
 	lastToken int64
-	lockDir   string // of this store
 	closed    []onerun.Run
 }
 
@@ -51,7 +50,6 @@ func (s *Store) settle(t *tx, c onerun.Claim, found view) (*settled, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.lockDir = s.lockDir
 	if err := t.leftBehind(st, found); err != nil {
 		return nil, err
 	}
@@ -179,10 +177,17 @@ func (t *tx) closeDead(r **runRow, f fate, st *settled) error {
 // errChanged can't happen: the transaction that read the row has the write lock.
 var errChanged = &onerun.StoreError{Kind: onerun.ErrInternal, What: "a row changed inside the transaction that read it", Do: "please report this"}
 
+// errLazy: the end of a run must be on the disk before anybody acts on it, such as by
+// writing over the note that tells it.
+var errLazy = errors.New("a run can't be closed in a transaction that doesn't wait for the disk")
+
 // end closes a RUNNING attempt and its run, reckons the next retry by the policy of
 // the attempt's own owner, and frees the lock in the ledger. It returns ErrLost
 // when the attempt is not that owner's any more.
 func (t *tx) end(r onerun.Run, out onerun.Outcome) error {
+	if t.lazy {
+		return errLazy
+	}
 	finished := out.FinishedAt
 	if finished.IsZero() {
 		finished = t.now

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,7 +90,7 @@ func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
 	if st, err := os.Stat(filepath.Dir(s.path)); err != nil {
 		return nil, cantOpen(s.path, err)
 	} else if !st.IsDir() {
-		return nil, cantOpen(s.path, fmt.Errorf("%s: %w", filepath.Dir(s.path), errNotDir))
+		return nil, cantOpen(s.path, fmt.Errorf("%s: %w", filepath.Dir(s.path), syscall.ENOTDIR))
 	}
 	if err := s.checkFS(); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -255,6 +256,30 @@ func TestKeyUnderAnotherLock(t *testing.T) {
 			sound(t, b.path)
 		})
 	}
+}
+
+// TestKeyUnderAnotherLockWhileHeld: the same, when somebody else holds the lock that the
+// next start wants. The skip needn't reach the disk at once, but the end that is found on
+// the way must.
+func TestKeyUnderAnotherLockWhileHeld(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	c := claimOf("settle", day)
+	if _, died := life(t, b, plan{KillAt: stepRecord}, c, ended(onerun.Succeeded)); !died {
+		t.Fatal("it lived on")
+	}
+	g := b.granted(lockClaim("other"))
+	c.Lock = onerun.NamedLock("other")
+	// Claimed without asking Explain first: a claim alone must find its way.
+	_, err := b.claim(again(c))
+	var ref *onerun.Refusal
+	if !errors.As(err, &ref) || ref.Reason != onerun.RefusedSucceeded || len(ref.Closed) != 1 {
+		t.Errorf("claim: %v", err)
+	}
+	if r := b.run(c.RunID); r.Status != onerun.Succeeded {
+		t.Errorf("recorded as %s", r.Status)
+	}
+	b.finish(g, "")
 }
 
 // TestOwnerDiedIsAKnownFailure: a proven death takes a retry, by the policy of the dead;
