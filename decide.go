@@ -84,6 +84,11 @@ func Decide(f Facts) Verdict {
 
 // usable reports whether an approval still fits the run that its approver saw.
 func (a *Approval) usable(run *Run, now time.Time) bool {
+	return a.open(run, now) && a.By != ""
+}
+
+// open reports whether an approval, or a request for one, still fits the run.
+func (a *Approval) open(run *Run, now time.Time) bool {
 	return a != nil && a.UsedAt.IsZero() && a.RunID == run.RunID &&
 		a.Status == run.Status && a.Attempt == run.Attempt &&
 		(a.ExpiresAt.IsZero() || now.Before(a.ExpiresAt))
@@ -127,20 +132,6 @@ func ResolveAllowed(run *Run, as Status, over bool) error {
 		return &StateError{Why: run.Name() + " is FAILED already"}
 	}
 	return &StateError{Why: run.Name() + " is " + string(run.Status) + "; that changes only by an approved rerun: onerun rerun " + run.Name()}
-}
-
-// ApproveAllowed checks a request for a rerun against the run and its open approval
-// (nil: none). It returns nil, or a StateError in words.
-func ApproveAllowed(run Run, open *Approval, now time.Time) error {
-	switch {
-	case run.Partition == "":
-		return &StateError{Why: run.Job + " has no key: its next start runs without an approval"}
-	case run.Status == Running:
-		return &StateError{Why: run.Name() + " is RUNNING; a rerun can be approved when it has ended, see: onerun explain " + run.Name()}
-	case open.usable(&run, now):
-		return &StateError{Why: run.Name() + " has an approved rerun already, by " + open.By + ": " + open.Reason}
-	}
-	return nil
 }
 
 func parens(s string) string {

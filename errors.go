@@ -90,10 +90,11 @@ type Refusal struct {
 	Key       string
 	Lock      LockName
 	Holder    Holder
-	RetryAt   time.Time // ReasonRetryNotDue: when the retry is due, by the store's clock
-	At        time.Time // when this was decided, by the store's clock
-	Closed    []Run     // runs whose owners were found dead on the way, and that were closed
-	Count     int64     // how often this refusal, equal in key, reason and holder, has been recorded; 0: not recorded
+	RetryAt   time.Time  // ReasonRetryNotDue: when the retry is due, by the store's clock
+	At        time.Time  // when this was decided, by the store's clock
+	Closed    []Run      // runs whose owners were found dead on the way, and that were closed
+	Delivered []Delivery // ends of earlier owners that were delivered on the way
+	Count     int64      // how often this refusal, equal in key, reason and holder, has been recorded; 0: not recorded
 }
 
 func (r *Refusal) Error() string {

@@ -35,6 +35,13 @@ const (
 	DefaultNamespace  = "default"
 )
 
+// UsualRuns is how many of a job's last successes its default StaleAfter is reckoned from.
+const UsualRuns = 50
+
+// UsualStaleAfter is the default of StaleAfter: twice the longest of the job's last
+// UsualRuns successes, and at least MinStaleAfter.
+func UsualStaleAfter(longest time.Duration) time.Duration { return max(MinStaleAfter, 2*longest) }
+
 // Forever as Job.Wait waits without end. Any other negative wait, such as the time
 // until a moment that has passed, is none.
 const Forever = time.Duration(-1)
@@ -49,6 +56,7 @@ type Policy struct {
 	BackoffMin time.Duration // wait before the first retry; 0: retry at once
 	BackoffMax time.Duration // bound of the wait, which doubles each time
 	RetryLost  bool          // retry after lease_expired too
+	TwoPeople  bool          // a rerun needs two people: one requests it, another approves
 }
 
 // Job is a named piece of scheduled work, as Runner.Do takes it.

@@ -18,6 +18,8 @@ const (
 	EventLateOutcome     = "late_outcome"
 	EventResolved        = "resolved"
 	EventRerunApproved   = "rerun_approved"
+	EventRerunRequested  = "rerun_requested"
+	EventPruned          = "pruned"
 	EventPaused          = "paused"
 	EventResumed         = "resumed"
 	EventUnlocked        = "unlocked"
@@ -28,14 +30,15 @@ const (
 type Observation struct {
 	Event    string
 	At       time.Time
-	Run      Run      // as far as known; for a refusal: what was asked for
-	Lease    Lease    // of the owner; zero for a refusal
-	LockPath string   // the lock file on this host, if there is one
-	Refusal  *Refusal // skipped
-	Outcome  *Outcome // finished, failed
-	PID      int      // started: the job's process, or this one
-	Detail   string   // clock_step: how far; taken_over: the evidence
-	Err      error    // heartbeat_failed, lease_lost, failed
+	Run      Run       // as far as known; for a refusal: what was asked for
+	Lease    Lease     // of the owner; zero for a refusal
+	LockPath string    // the lock file on this host, if there is one
+	Refusal  *Refusal  // skipped
+	Outcome  *Outcome  // finished, failed
+	Delivery *Delivery // late_outcome
+	PID      int       // started: the job's process, or this one
+	Detail   string    // clock_step: how far; taken_over: the evidence
+	Err      error     // heartbeat_failed, lease_lost, failed
 }
 
 // Observer is told what happens. Observe is called from several goroutines, and on

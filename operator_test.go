@@ -88,7 +88,7 @@ func TestApproveAllowed(t *testing.T) {
 			open = nil
 		}
 		t.Run(c.name, func(t *testing.T) {
-			checkAllowed(t, onerun.ApproveAllowed(run, open, now), c.want == "", c.want)
+			checkAllowed(t, onerun.ApproveAllowed(run, open, onerun.ApprovalRequest{Who: onerun.Who{By: "kim"}}, now), c.want == "", c.want)
 		})
 	}
 }

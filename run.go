@@ -96,6 +96,7 @@ type Run struct {
 	Skips        int64     // refusals counted on this run's key (unkeyed: on this run as holder)
 	VersionLabel string
 	Labels       map[string]string
+	Pruned       time.Time // when all but this was removed; zero: it wasn't
 
 	Execution
 
@@ -126,6 +127,7 @@ type Execution struct {
 	LeaseExpiresAt time.Time // zero: no lease (embedded store) or not RUNNING
 	StaleAfter     time.Duration
 	OnCrash        OnCrash
+	TwoPeople      bool // a rerun needs two people
 	Reason         Reason
 	ExitCode       *int
 	Signal         string
@@ -140,7 +142,19 @@ type Attempt struct {
 	Status Status
 	Void   bool // it was claimed, but its job never started: it costs no retry
 	Execution
+	ClosedBy ClosedBy
+	Late     *Outcome // the end that came too late to be recorded as the attempt's own
 }
+
+// ClosedBy says who recorded an attempt's end.
+type ClosedBy string
+
+// Who can.
+const (
+	ByOwner    ClosedBy = ""         // its owner, or who delivered for it
+	ByMachine  ClosedBy = "machine"  // a later claim, which found the owner dead or its lease over
+	ByOperator ClosedBy = "operator" // a person, by resolve
+)
 
 // Outcome is how an attempt ended.
 type Outcome struct {
@@ -158,10 +172,12 @@ type Outcome struct {
 // MaxError is the greatest length of a recorded error, in characters.
 const MaxError = 1000
 
-// CutError cuts an error text to MaxError characters at a character boundary and
-// makes it valid text that every store can hold (NUL and broken UTF-8 become the
-// replacement character): a status must never be lost for the sake of its text.
+// CutError makes a text fit to be kept: secrets are masked (see Redact); it is cut to
+// MaxError characters at a character boundary, and made valid text that every store
+// can hold (NUL and broken UTF-8 become the replacement character). A status must
+// never be lost for the sake of its text.
 func CutError(s string) string {
+	s = Redact(s)
 	out := make([]rune, 0, min(len(s), MaxError))
 	for _, r := range s { // ranging over a string yields U+FFFD for broken bytes
 		if r == 0 {
@@ -255,11 +271,16 @@ type Approval struct {
 	Status    Status // the run's status when approved
 	Attempt   int    // the run's last attempt when approved
 	Reason    string
-	By        string
+	By        string // empty: it is only a request so far, which lifts nothing
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero: never
 	UsedAt    time.Time // zero: open
 	UsedBy    int       // the attempt that spent it
+
+	// Of a rerun for which two people were asked.
+	RequestedBy   string
+	RequestReason string
+	RequestedAt   time.Time
 }
 
 // Event is one line of the append-only journal.
@@ -273,6 +294,8 @@ type Event struct {
 	By     string // the operator; empty for the machine
 	Reason string
 	Detail string
+
+	Terminal string // where the operator sat, or empty
 }
 
 // JobState is what is kept of a job beside its runs.

@@ -132,12 +132,12 @@ func (r *Runner) Do(ctx context.Context, job Job, fn func(ctx context.Context, o
 	if err != nil {
 		var refusal *Refusal
 		if errors.As(err, &refusal) {
-			r.observeClosed(refusal.Closed, Grant{})
+			r.observeClosed(refusal.Closed, refusal.Delivered, Grant{})
 			r.observe(Observation{Event: EventSkipped, Run: asked(c), Refusal: refusal})
 		}
 		return err
 	}
-	r.observeClosed(grant.TakenOver, grant)
+	r.observeClosed(grant.TakenOver, grant.Delivered, grant)
 	r.observe(Observation{Event: EventClaimed, At: grant.At, Run: grant.Run, Lease: grant.Lease, LockPath: grant.LockPath})
 	return r.own(ctx, job, grant, sent, fn)
 }
@@ -211,15 +211,14 @@ func (r *Runner) observe(o Observation) {
 	r.observer.Observe(o)
 }
 
-// observeClosed tells of runs that a claim closed: because their owners were dead, or
-// because their end had been noted, but not told to the store.
-func (r *Runner) observeClosed(closed []Run, grant Grant) {
+// observeClosed tells of runs that a claim closed, because their owners were dead, and
+// of ends that it delivered.
+func (r *Runner) observeClosed(closed []Run, delivered []Delivery, grant Grant) {
 	for _, d := range closed {
-		event := EventTakenOver
-		if d.Reason != ReasonOwnerDied && d.Reason != ReasonLeaseExpired {
-			event = EventLateOutcome
-		}
-		r.observe(Observation{Event: event, Run: d, Lease: grant.Lease, LockPath: grant.LockPath, Detail: d.Evidence})
+		r.observe(Observation{Event: EventTakenOver, Run: d, Lease: grant.Lease, LockPath: grant.LockPath, Detail: d.Evidence})
+	}
+	for _, d := range delivered {
+		r.observe(Observation{Event: EventLateOutcome, Run: d.Run, Lease: grant.Lease, LockPath: grant.LockPath, Delivery: &d, Detail: d.Words()})
 	}
 }
 

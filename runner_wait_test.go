@@ -116,7 +116,7 @@ func TestNoWait(t *testing.T) {
 			b.finishAt(0, b.hold("daily", "p", onerun.Policy{Retries: 1, BackoffMin: time.Hour}), onerun.Outcome{Status: onerun.Failed})
 		}, onerun.RefusedRetryNotDue},
 		"paused": {func(b *bed) {
-			q := onerun.PauseRequest{Namespace: onerun.DefaultNamespace, Job: "daily", By: "kim", Reason: "r"}
+			q := onerun.PauseRequest{Namespace: onerun.DefaultNamespace, Job: "daily", Who: onerun.Who{By: "kim", Reason: "r"}}
 			if err := b.mem.Pause(context.Background(), q); err != nil {
 				b.t.Fatal(err)
 			}

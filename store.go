@@ -2,6 +2,7 @@ package onerun
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -53,6 +54,21 @@ type Claimer interface {
 	// Errors: ErrLost when the attempt was closed by somebody else or vanished;
 	// then nothing is changed.
 	Finish(ctx context.Context, l Lease, o Outcome) error
+
+	// Deliver records, for an owner that is gone, the end that it could not record
+	// itself. It needs no lease, and decides by DeliveryOf:
+	//
+	//	the attempt is RUNNING          the end is recorded as by Finish
+	//	it has that end                 nothing is changed
+	//	closed by a machine             corrected, if it is still the run's last attempt
+	//	                                and no person has decided about the run since
+	//	else                            kept beside the attempt; the run is unchanged,
+	//	                                and its work may have been done twice
+	//
+	// All but the second are journalled as late_outcome.
+	//
+	// Errors: ErrLost when there is no such attempt of that owner.
+	Deliver(ctx context.Context, l Lease, o Outcome) (Delivery, error)
 }
 
 // Ledger is what can be looked at. Looking changes nothing and takes no lock that
@@ -89,16 +105,27 @@ type Operator interface {
 	// more.
 	Resolve(ctx context.Context, r Resolution) (Run, error)
 
-	// Approve lets exactly one later claim of the key execute it again.
+	// Approve lets exactly one later claim of the key execute it again, or takes one
+	// of the two steps to that: see ApprovalStep, and the rules at ApproveAllowed. A
+	// run that was pruned comes back for it, as far as its tombstone knows it.
 	//
-	// Errors: ErrState when the run is RUNNING, unkeyed, has an open approval
-	// already, or isn't as expected any more; ErrNotFound.
+	// Errors: ErrState when the rules forbid it or the run isn't as expected any more;
+	// ErrNotFound.
 	Approve(ctx context.Context, a ApprovalRequest) (Approval, error)
 
 	// Pause refuses further claims of a job until Resume. Pausing a paused job is
 	// ErrState, as is resuming one that isn't.
 	Pause(ctx context.Context, p PauseRequest) error
 	Resume(ctx context.Context, p PauseRequest) error
+
+	// Prune removes SUCCEEDED runs with all that is kept of them, those that began
+	// first first, at most PruneRequest.Limit in one step that is short enough not to
+	// hold up a claim. Of a key a tombstone stays: the key can't be claimed, and what
+	// was known of it is still found by its key or run id. RUNNING, FAILED and SKIPPED
+	// runs, and runs with an approval that is open, are never removed.
+	//
+	// Errors: ErrUsage for a request that limits nothing.
+	Prune(ctx context.Context, q PruneRequest) (Pruned, error)
 }
 
 // WaitingClaimer is an optional ability of a store: to wait for a lock without
@@ -135,7 +162,41 @@ type Unlocker interface {
 	// the word of an operator.
 	//
 	// Errors: ErrNotFound when there is none; ErrState when its owner is alive.
-	Unlock(ctx context.Context, namespace string, lock LockName, by, reason string) error
+	Unlock(ctx context.Context, u UnlockRequest) error
+}
+
+// Spooler is an optional ability: of a store that keeps the ends of jobs on this host,
+// when the ledger could not be told, until somebody delivers them. A claim on this
+// host does that by itself.
+type Spooler interface {
+	// Spooled lists the ends that wait here, without delivering them.
+	Spooled(ctx context.Context) ([]Spooled, error)
+
+	// Flush delivers what waits, and says what became of each. An end whose owner
+	// still lives, and tries to record it, is left to that owner. An error of one
+	// doesn't keep the others back.
+	Flush(ctx context.Context) ([]Delivery, error)
+}
+
+// Sizer is an optional ability: of a store that knows how much room it takes.
+type Sizer interface {
+	// Size is the room that the ledger takes, in bytes, without what is free inside it.
+	Size(ctx context.Context) (int64, error)
+}
+
+// Shrinker is an optional ability: of a store that can give free room back.
+type Shrinker interface {
+	// Shrink gives back some of the room that is free inside the store, in one step that
+	// is short enough not to hold up a claim, and says whether there is more.
+	Shrink(ctx context.Context) (more bool, err error)
+}
+
+// Examiner is an optional ability: of a store that can look for what would make it
+// unsafe.
+type Examiner interface {
+	// Examine looks at the store without changing it, and gives one finding for each
+	// thing that it looked at.
+	Examine(ctx context.Context) ([]Finding, error)
 }
 
 // Claim is what a caller asks for. Names are in the form that CleanName returns.
@@ -163,11 +224,12 @@ func (c Claim) Key() string { return MakeKey(c.Job, c.Partition) }
 // Grant is a claim that was won.
 type Grant struct {
 	Lease     Lease
-	Run       Run       // as it is recorded now
-	At        time.Time // when it was granted, by the store's clock
-	LockPath  string    // the lock file on this host, if there is one
-	Adopted   bool      // an earlier claim of the same owner, whose reply was lost
-	TakenOver []Run     // runs that were closed on the way, their owners being dead
+	Run       Run        // as it is recorded now
+	At        time.Time  // when it was granted, by the store's clock
+	LockPath  string     // the lock file on this host, if there is one
+	Adopted   bool       // an earlier claim of the same owner, whose reply was lost
+	TakenOver []Run      // runs that were closed on the way, their owners being dead
+	Delivered []Delivery // ends of earlier owners that were delivered on the way
 }
 
 // Lease is the owner's right: an immutable value. It is extended by a heartbeat,
@@ -197,6 +259,7 @@ type Query struct {
 	Since     time.Time // started at or after
 	RetryDue  bool      // FAILED with a retry left only
 	Limit     int       // 0: no limit
+	Pruned    bool      // tombstones as well; a query for one run or key finds them always
 }
 
 // Detail is a run with everything that is kept of it.
@@ -218,6 +281,13 @@ type Expect struct {
 // Expected takes the expectation from a run that was read.
 func Expected(r Run) Expect { return Expect{Status: r.Status, Attempt: r.Attempt, Token: r.Token} }
 
+// Who is a person who decides, for the record.
+type Who struct {
+	By       string // the account at its host; see Person
+	Terminal string // where it sat, or empty
+	Reason   string
+}
+
 // Resolution is a request to close a run by decision.
 type Resolution struct {
 	Namespace    string
@@ -227,17 +297,28 @@ type Resolution struct {
 	BusinessDate string
 	Expect       Expect
 	As           Status
-	By           string
-	Reason       string
+	Who
 }
+
+// ApprovalStep is one of the ways to a rerun.
+type ApprovalStep string
+
+// The steps. A job that needs two people (Policy.TwoPeople) takes the second and the
+// third; the third is always somebody else's than the second.
+const (
+	ApproveAlone   ApprovalStep = ""        // one person decides
+	ApproveRequest ApprovalStep = "request" // the first of two people asks
+	ApproveSecond  ApprovalStep = "approve" // the second agrees
+)
 
 // ApprovalRequest is a request to let a run be executed once more.
 type ApprovalRequest struct {
 	Namespace string
 	RunID     string
 	Expect    Expect
-	By        string
-	Reason    string
+	Step      ApprovalStep
+	TwoPeople bool // the job needs two people by what its caller knows, whatever its last owner said
+	Who
 	ExpiresAt time.Time // zero: never
 }
 
@@ -245,6 +326,63 @@ type ApprovalRequest struct {
 type PauseRequest struct {
 	Namespace string
 	Job       string
-	By        string
-	Reason    string
+	Who
+}
+
+// UnlockRequest removes a plain lock file.
+type UnlockRequest struct {
+	Namespace string
+	Lock      LockName
+	Who
+}
+
+// PruneRequest says what may be removed. Each limit holds by itself: a run that is
+// over one of them goes.
+type PruneRequest struct {
+	Namespace string
+	Job       string    // empty: every job
+	Partition string    // with Job: this key alone, which needs no limit
+	Before    time.Time // runs that ended before this
+	Keep      int       // all but this many SUCCEEDED runs of each job; 0: no limit
+	Oldest    bool      // the oldest, up to Limit: for a store that has grown too large
+	Limit     int       // runs, or tombstones, in this one step; 0: 500
+
+	// ForgetKeys leaves no tombstones, and removes those that are there: the keys may
+	// run again. It needs a reason.
+	ForgetKeys bool
+	Who
+}
+
+// Pruned is what one step of Prune did.
+type Pruned struct {
+	Runs      int64 // removed
+	Keys      int64 // of them: keys that left a tombstone
+	Forgotten int64 // keys that may run again
+	More      bool  // there is more to remove by this request
+}
+
+// String says what was done, for the record.
+func (p Pruned) String() string {
+	return fmt.Sprintf("%d runs removed, %d keys kept from running again, %d forgotten", p.Runs, p.Keys, p.Forgotten)
+}
+
+// pruneStep is how many runs one step of Prune removes unless it is told.
+const pruneStep = 500
+
+// Checked checks a request and fills in what it left open.
+func (q PruneRequest) Checked() (PruneRequest, error) {
+	switch {
+	case q.Partition != "" && q.Job == "":
+		return q, fmt.Errorf("%w: a partition needs a job", ErrUsage)
+	case q.Partition == "" && q.Before.IsZero() && q.Keep == 0 && !q.Oldest:
+		return q, fmt.Errorf("%w: a request to prune needs a limit: an age, a number to keep, or a size", ErrUsage)
+	case q.Keep < 0 || q.Limit < 0:
+		return q, fmt.Errorf("%w: a limit is negative", ErrUsage)
+	case q.ForgetKeys && (q.By == "" || q.Reason == ""):
+		return q, fmt.Errorf("%w: to forget keys needs a reason", ErrUsage)
+	}
+	if q.Limit == 0 {
+		q.Limit = pruneStep
+	}
+	return q, nil
 }

@@ -185,7 +185,7 @@ func (l *Lock) hidden(trace int64) bool {
 func settled(fd int, ino uint64) bool {
 	var buf, want [24]byte
 	n, err := unix.Pread(fd, buf[:], 0)
-	return err == nil && bytes.Equal(buf[:n], strconv.AppendUint(want[:0], ino, 10))
+	return err == nil && bytes.Equal(bytes.TrimRight(buf[:n], "\x00"), strconv.AppendUint(want[:0], ino, 10))
 }
 
 // othersListed looks in /proc/locks for traces of this directory in other files than ours:

@@ -18,12 +18,12 @@ func (t *trial) resume(job string) {
 }
 
 func (t *trial) pauseOf(job string) onerun.PauseRequest {
-	return onerun.PauseRequest{Namespace: t.ns, Job: job, By: operator, Reason: because}
+	return onerun.PauseRequest{Namespace: t.ns, Job: job, Who: onerun.Who{By: operator, Reason: because}}
 }
 
 // approval asks for a rerun of a run as it was read.
 func approval(r onerun.Run) onerun.ApprovalRequest {
-	return onerun.ApprovalRequest{Namespace: r.Namespace, RunID: r.RunID, Expect: onerun.Expected(r), By: operator, Reason: because}
+	return onerun.ApprovalRequest{Namespace: r.Namespace, RunID: r.RunID, Expect: onerun.Expected(r), Who: onerun.Who{By: operator, Reason: because}}
 }
 
 func (t *trial) approve(r onerun.Run) onerun.Approval {
@@ -42,7 +42,7 @@ func (t *trial) approve(r onerun.Run) onerun.Approval {
 func resolution(r onerun.Run, as onerun.Status) onerun.Resolution {
 	return onerun.Resolution{
 		Namespace: r.Namespace, RunID: r.RunID, Job: r.Job, Partition: r.Partition,
-		Expect: onerun.Expected(r), As: as, By: operator, Reason: because,
+		Expect: onerun.Expected(r), As: as, Who: onerun.Who{By: operator, Reason: because},
 	}
 }
 
@@ -58,7 +58,7 @@ func (t *trial) resolve(r onerun.Run, as onerun.Status) onerun.Run {
 // cancellation asks to cancel a key in advance.
 func (t *trial) cancellation(job, partition string) onerun.Resolution {
 	return onerun.Resolution{
-		Namespace: t.ns, Job: job, Partition: partition, BusinessDate: day, As: onerun.Skipped, By: operator, Reason: because,
+		Namespace: t.ns, Job: job, Partition: partition, BusinessDate: day, As: onerun.Skipped, Who: onerun.Who{By: operator, Reason: because},
 	}
 }
 

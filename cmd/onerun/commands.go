@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"strings"
 
@@ -187,13 +186,4 @@ func usageLine(err error, name string) string {
 // usage is a usage error in words.
 func usage(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", onerun.ErrUsage, fmt.Sprintf(format, args...))
-}
-
-// operator is who decides, for the record: the account at this host.
-func operator() string {
-	name := account()
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
 }

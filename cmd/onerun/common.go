@@ -220,8 +220,9 @@ func homeDir() (string, error) {
 }
 
 // account is the name of the account, for the record.
-func account() string {
-	uid := strconv.Itoa(os.Getuid())
+func account() string { return userName(strconv.Itoa(os.Getuid())) }
+
+func userName(uid string) string {
 	if u, err := user.LookupId(uid); err == nil {
 		return u.Username
 	}

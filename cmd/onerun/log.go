@@ -92,6 +92,8 @@ func levelOf(o onerun.Observation) slog.Level {
 	switch {
 	case o.Refusal != nil && o.Refusal.Reason.Blocked():
 		return slog.LevelWarn
+	case o.Delivery != nil && o.Delivery.Kind == onerun.DeliveredKept:
+		return slog.LevelError // a person has to look
 	case o.Event == onerun.EventFailed && o.Run.RunID == "" && o.Outcome != nil &&
 		(o.Outcome.Reason == onerun.ReasonExit || o.Outcome.Reason == onerun.ReasonSignal):
 		return slog.LevelInfo
@@ -221,6 +223,9 @@ func (l *logger) fields(o onerun.Observation) []slog.Attr {
 		if !r.StartedAt.IsZero() && !out.FinishedAt.IsZero() {
 			f = append(f, slog.Int64("duration_ms", out.FinishedAt.Sub(r.StartedAt).Milliseconds()))
 		}
+	} else if d := o.Delivery; d != nil {
+		str("status", string(d.Run.Status))
+		str("reason", string(d.Run.Reason))
 	} else if o.Event == onerun.EventTakenOver {
 		str("reason", string(r.Reason))
 		at("started_at", r.StartedAt)

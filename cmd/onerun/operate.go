@@ -83,7 +83,7 @@ func (f reasonFlag) change(ctx context.Context, e *env, job, event, next string,
 		return err
 	}
 	defer leave()
-	if err := act(d, ctx, onerun.PauseRequest{Namespace: e.Namespace, Job: job, By: operator(), Reason: reason}); err != nil {
+	if err := act(d, ctx, onerun.PauseRequest{Namespace: e.Namespace, Job: job, Who: who(reason)}); err != nil {
 		return err
 	}
 	d.decided(event, onerun.Run{Namespace: e.Namespace, Job: job}, event, reason)
@@ -123,7 +123,7 @@ func (c *unlockCmd) run(ctx context.Context, e *env) error {
 	if !ok {
 		return &onerun.StateError{Why: "this store has no lock files; see: onerun locks"}
 	}
-	if err := u.Unlock(ctx, e.Namespace, lock, operator(), reason); err != nil {
+	if err := u.Unlock(ctx, onerun.UnlockRequest{Namespace: e.Namespace, Lock: lock, Who: who(reason)}); err != nil {
 		return err
 	}
 	d.decided(onerun.EventUnlocked, onerun.Run{Namespace: e.Namespace, Lock: lock}, onerun.EventUnlocked, reason)

@@ -66,7 +66,7 @@ func saidApproved(e *env, run onerun.Run) error {
 // approve lets the next start execute the run once more.
 func (d *desk) approve(ctx context.Context, run onerun.Run, reason string) error {
 	_, err := d.Approve(ctx, onerun.ApprovalRequest{
-		Namespace: run.Namespace, RunID: run.RunID, Expect: onerun.Expected(run), By: operator(), Reason: reason,
+		Namespace: run.Namespace, RunID: run.RunID, Expect: onerun.Expected(run), Who: who(reason),
 	})
 	if err == nil {
 		d.decided(onerun.EventRerunApproved, run, "rerun approved", reason)

@@ -38,7 +38,7 @@ func (c *resolveCmd) run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	q := onerun.Resolution{Namespace: e.Namespace, As: onerun.Status(strings.ToUpper(c.As)), By: operator(), Reason: reason}
+	q := onerun.Resolution{Namespace: e.Namespace, As: onerun.Status(strings.ToUpper(c.As)), Who: who(reason)}
 	was := "never started"
 	switch {
 	case !found:

@@ -89,9 +89,9 @@ func (s *Store) settle(c onerun.Claim, l *lock, now time.Time) []onerun.Run {
 			if s.rules.Dead(l.lease) {
 				out.Reason, out.Error, evidence = onerun.ReasonOwnerDied, "its owner died", "its owner is proven dead"
 			}
-			s.close(r, out, now)
+			s.close(r, out, onerun.ByMachine, now)
 			r.Evidence = evidence
-			s.event(now, onerun.EventTakenOver, r.Run, "", string(out.Reason), r.Evidence)
+			s.event(now, onerun.EventTakenOver, r.Run, onerun.Who{Reason: string(out.Reason)}, r.Evidence)
 			taken = append(taken, r.Run)
 		}
 		s.free(l)
@@ -117,6 +117,8 @@ func (s *Store) judge(c onerun.Claim, l *lock, now time.Time) (onerun.Verdict, o
 		f.Run = &run
 		f.RunStale = r.Status == onerun.Running && s.over(s.lockOf(r.Namespace, r.Lock), now)
 		f.Approval = s.lastApproval(r.RunID)
+	} else if t := s.tombs[s.id(c.Namespace, c.Key())]; c.Key() != "" && t != nil {
+		f.Run = t
 	}
 	if j := s.jobs[s.id(c.Namespace, c.Job)]; c.Job != "" && j != nil {
 		f.Paused = j
@@ -208,7 +210,7 @@ func (r *record) begin(c onerun.Claim, number int, token int64, expires, now tim
 	r.VersionLabel, r.Labels, r.Evidence = c.VersionLabel, c.Labels, ""
 	r.Execution = onerun.Execution{
 		Owner: c.Owner, Token: token, Worker: onerun.Worker{Label: c.WorkerLabel}, StartedAt: now,
-		LeaseExpiresAt: expires, StaleAfter: c.StaleAfter, OnCrash: c.OnCrash,
+		LeaseExpiresAt: expires, StaleAfter: c.StaleAfter, OnCrash: c.OnCrash, TwoPeople: c.TwoPeople,
 	}
 	r.attempts = append(r.attempts, onerun.Attempt{Number: number, Status: onerun.Running, Execution: r.Execution})
 }

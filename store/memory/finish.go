@@ -45,7 +45,7 @@ func (s *Store) Finish(ctx context.Context, lease onerun.Lease, out onerun.Outco
 		return lost(l)
 	}
 	if r := s.runs[lease.RunID]; r != nil {
-		s.close(r, out, now)
+		s.close(r, out, onerun.ByOwner, now)
 	}
 	s.free(l)
 	return nil
@@ -77,7 +77,7 @@ func lost(l *lock) error {
 
 // close ends the last attempt of a run, and reckons its next retry by the policy
 // of the attempt's own owner.
-func (s *Store) close(r *record, out onerun.Outcome, now time.Time) {
+func (s *Store) close(r *record, out onerun.Outcome, by onerun.ClosedBy, now time.Time) {
 	r.Status, r.Reason, r.ExitCode, r.Signal = out.Status, out.Reason, out.ExitCode, out.Signal
 	r.Error, r.Processed, r.Execution.Failed = onerun.CutError(out.Error), out.Processed, out.Failed
 	r.FinishedAt, r.LeaseExpiresAt, r.NextRetryAt = out.FinishedAt, time.Time{}, time.Time{}
@@ -86,6 +86,7 @@ func (s *Store) close(r *record, out onerun.Outcome, now time.Time) {
 	}
 	if n := len(r.attempts); n > 0 {
 		r.attempts[n-1].Status, r.attempts[n-1].Void, r.attempts[n-1].Execution = r.Status, out.Void, r.Execution
+		r.attempts[n-1].ClosedBy = by
 	}
 	if r.Status != onerun.Failed || r.Partition == "" {
 		return

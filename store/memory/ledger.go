@@ -51,7 +51,7 @@ func (s *Store) clone() *Store {
 	for k, j := range s.jobs {
 		t.jobs[k] = j
 	}
-	t.approvals = s.approvals
+	t.approvals, t.tombs = s.approvals, s.tombs
 	return t
 }
 
@@ -64,7 +64,7 @@ func (s *Store) Runs(ctx context.Context, q onerun.Query) ([]onerun.Run, error) 
 	defer s.mu.Unlock()
 	var found []*record
 	for _, r := range s.runs {
-		if r.Namespace == q.Namespace && s.matches(r, q) {
+		if r.Namespace == q.Namespace && s.matches(r.Run, q) {
 			found = append(found, r)
 		}
 	}
@@ -74,17 +74,20 @@ func (s *Store) Runs(ctx context.Context, q onerun.Query) ([]onerun.Run, error) 
 		}
 		return b.seq - a.seq
 	})
-	if q.Limit > 0 && len(found) > q.Limit {
-		found = found[:q.Limit]
-	}
 	runs := make([]onerun.Run, 0, len(found))
 	for _, r := range found {
 		runs = append(runs, s.look(r, now))
 	}
+	if q.Pruned || q.RunID != "" || q.Partition != "" {
+		runs = append(runs, s.buried(q)...)
+	}
+	if q.Limit > 0 && len(runs) > q.Limit {
+		runs = runs[:q.Limit]
+	}
 	return runs, nil
 }
 
-func (s *Store) matches(r *record, q onerun.Query) bool {
+func (s *Store) matches(r onerun.Run, q onerun.Query) bool {
 	switch {
 	case q.RunID != "" && r.RunID != q.RunID,
 		q.Job != "" && s.rules.Name(r.Job) != s.rules.Name(q.Job),
@@ -131,12 +134,12 @@ func (s *Store) staleAfter(r *record) time.Duration {
 			ended = append(ended, o.Execution)
 		}
 	}
-	slices.SortFunc(ended, func(a, b onerun.Execution) int { return b.FinishedAt.Compare(a.FinishedAt) })
+	slices.SortFunc(ended, func(a, b onerun.Execution) int { return b.StartedAt.Compare(a.StartedAt) })
 	longest := time.Duration(0)
-	for _, e := range ended[:min(len(ended), 50)] {
+	for _, e := range ended[:min(len(ended), onerun.UsualRuns)] {
 		longest = max(longest, e.FinishedAt.Sub(e.StartedAt))
 	}
-	return max(2*longest, onerun.MinStaleAfter)
+	return onerun.UsualStaleAfter(longest)
 }
 
 // skipOf reports whether a skip belongs to a run: to its key, or, for an unkeyed
@@ -159,6 +162,9 @@ func (s *Store) Detail(ctx context.Context, namespace, runID string) (onerun.Det
 	}
 	defer s.mu.Unlock()
 	r := s.runs[runID]
+	if t := s.tombOf(namespace, runID, "", ""); t != nil {
+		return onerun.Detail{Run: *t}, nil
+	}
 	if r == nil || r.Namespace != namespace {
 		return onerun.Detail{}, fmt.Errorf("run %s: %w", runID, onerun.ErrNotFound)
 	}

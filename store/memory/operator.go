@@ -16,6 +16,9 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 	}
 	defer s.mu.Unlock()
 	r := s.runs[q.RunID]
+	if t := s.tombOf(q.Namespace, q.RunID, q.Job, q.Partition); t != nil {
+		return onerun.Run{}, s.rules.Resolve(t, q.As, false)
+	}
 	switch {
 	case q.RunID != "" && (r == nil || r.Namespace != q.Namespace):
 		return onerun.Run{}, fmt.Errorf("run %s: %w", q.RunID, onerun.ErrNotFound)
@@ -51,7 +54,7 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 			out.Reason = onerun.ReasonLeaseExpired
 		}
 		s.free(s.lockOf(r.Namespace, r.Lock))
-		s.close(r, out, now)
+		s.close(r, out, onerun.ByOperator, now)
 	}
 	// The attempt stays what it was. A decision is final: no retry follows from it.
 	r.Status, r.NextRetryAt = q.As, time.Time{}
@@ -61,7 +64,7 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 	if r.FinishedAt.IsZero() {
 		r.FinishedAt = now
 	}
-	s.event(now, onerun.EventResolved, r.Run, q.By, q.Reason, "as "+string(q.As))
+	s.event(now, onerun.EventResolved, r.Run, q.Who, "as "+string(q.As))
 	return s.look(r, now), nil
 }
 
@@ -76,23 +79,42 @@ func (s *Store) Approve(ctx context.Context, q onerun.ApprovalRequest) (onerun.A
 		return onerun.Approval{}, err
 	}
 	defer s.mu.Unlock()
-	r := s.runs[q.RunID]
+	r := s.revive(q.Namespace, q.RunID)
 	switch {
-	case r == nil || r.Namespace != q.Namespace:
+	case r == nil:
 		return onerun.Approval{}, fmt.Errorf("run %s: %w", q.RunID, onerun.ErrNotFound)
 	case !s.rules.Expected(r.Run, q.Expect):
 		return onerun.Approval{}, changed(r.Run)
 	}
-	if err := onerun.ApproveAllowed(r.Run, s.lastApproval(r.RunID), now); err != nil {
+	open := s.lastApproval(r.RunID)
+	if err := s.rules.Approve(r.Run, open, q, now); err != nil {
 		return onerun.Approval{}, err
 	}
+	var a *onerun.Approval
+	event := onerun.EventRerunApproved
+	switch {
+	case q.Step == onerun.ApproveRequest:
+		event = onerun.EventRerunRequested
+		a = s.approval(r, q, now)
+		a.RequestedBy, a.RequestReason, a.RequestedAt = q.By, q.Reason, now
+	case open != nil && open.By == "" && open.Status == r.Status && open.Attempt == r.Attempt: // what was requested is approved
+		a = open
+		a.By, a.Reason, a.CreatedAt, a.ExpiresAt = q.By, q.Reason, now, q.ExpiresAt
+	default:
+		a = s.approval(r, q, now)
+		a.By, a.Reason = q.By, q.Reason
+	}
+	s.event(now, event, r.Run, q.Who, "")
+	return *a, nil
+}
+
+// approval makes one for a run as it is now.
+func (s *Store) approval(r *record, q onerun.ApprovalRequest, now time.Time) *onerun.Approval {
 	a := &onerun.Approval{
-		ID: int64(len(s.approvals) + 1), RunID: r.RunID, Status: r.Status, Attempt: r.Attempt,
-		Reason: q.Reason, By: q.By, CreatedAt: now, ExpiresAt: q.ExpiresAt,
+		ID: int64(len(s.approvals) + 1), RunID: r.RunID, Status: r.Status, Attempt: r.Attempt, CreatedAt: now, ExpiresAt: q.ExpiresAt,
 	}
 	s.approvals = append(s.approvals, a)
-	s.event(now, onerun.EventRerunApproved, r.Run, q.By, q.Reason, "")
-	return *a, nil
+	return a
 }
 
 // Pause implements onerun.Operator.
@@ -107,7 +129,7 @@ func (s *Store) Pause(ctx context.Context, q onerun.PauseRequest) error {
 		return &onerun.StateError{Why: fmt.Sprintf("%s is paused already, by %s: %s", j.Job, j.PausedBy, j.Reason)}
 	}
 	s.jobs[id] = &onerun.JobState{Namespace: q.Namespace, Job: q.Job, PausedAt: now, PausedBy: q.By, Reason: q.Reason}
-	s.event(now, onerun.EventPaused, onerun.Run{Namespace: q.Namespace, Job: q.Job}, q.By, q.Reason, "")
+	s.event(now, onerun.EventPaused, onerun.Run{Namespace: q.Namespace, Job: q.Job}, q.Who, "")
 	return nil
 }
 
@@ -123,6 +145,6 @@ func (s *Store) Resume(ctx context.Context, q onerun.PauseRequest) error {
 		return &onerun.StateError{Why: q.Job + " is not paused"}
 	}
 	delete(s.jobs, id)
-	s.event(now, onerun.EventResumed, onerun.Run{Namespace: q.Namespace, Job: q.Job}, q.By, q.Reason, "")
+	s.event(now, onerun.EventResumed, onerun.Run{Namespace: q.Namespace, Job: q.Job}, q.Who, "")
 	return nil
 }

@@ -47,6 +47,14 @@ type Rules struct {
 	Namespace, Name func(string) string
 	// Resolve says whether an operator may close a run.
 	Resolve func(run *onerun.Run, as onerun.Status, over bool) error
+	// Approve says whether a step towards a rerun may be taken.
+	Approve func(run onerun.Run, open *onerun.Approval, q onerun.ApprovalRequest, now time.Time) error
+	// Deliver says what becomes of an end that comes late.
+	Deliver func(run onerun.Run, a onerun.Attempt, decided bool, o onerun.Outcome) onerun.DeliveryKind
+	// Prunable reports whether a run of this status may be removed, Bury whether a key
+	// that is removed leaves a tombstone.
+	Prunable func(run onerun.Run, open *onerun.Approval) bool
+	Bury     func(run onerun.Run) bool
 	// Expected reports whether a run is still what an operator looked at.
 	Expected func(run onerun.Run, e onerun.Expect) bool
 	// Retry says when the next execution is due.
@@ -76,6 +84,12 @@ func (r Rules) complete() Rules {
 	r.Namespace = or(r.Namespace != nil, r.Namespace, func(s string) string { return s })
 	r.Name = or(r.Name != nil, r.Name, func(s string) string { return s })
 	r.Resolve = or(r.Resolve != nil, r.Resolve, onerun.ResolveAllowed)
+	r.Approve = or(r.Approve != nil, r.Approve, onerun.ApproveAllowed)
+	r.Deliver = or(r.Deliver != nil, r.Deliver, onerun.DeliveryOf)
+	r.Prunable = or(r.Prunable != nil, r.Prunable, func(run onerun.Run, open *onerun.Approval) bool {
+		return run.Status == onerun.Succeeded && open == nil
+	})
+	r.Bury = or(r.Bury != nil, r.Bury, func(onerun.Run) bool { return true })
 	r.Expected = or(r.Expected != nil, r.Expected, func(run onerun.Run, e onerun.Expect) bool { return onerun.Expected(run) == e })
 	r.Retry = or(r.Retry != nil, r.Retry, func(p onerun.Policy, now time.Time, failures int, reason onerun.Reason) (time.Time, bool) {
 		return p.NextRetry(now, failures, reason, 0.5)

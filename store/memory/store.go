@@ -22,6 +22,7 @@ type Store struct {
 	skips     []*onerun.Skip
 	approvals []*onerun.Approval
 	events    []onerun.Event
+	tombs     map[name]*onerun.Run // of keys that were pruned
 }
 
 // name is a name within a namespace.
@@ -59,7 +60,7 @@ func New(opts ...Option) *Store {
 	s := &Store{
 		now:  time.Now,
 		runs: map[string]*record{}, keys: map[name]*record{},
-		locks: map[name]*lock{}, jobs: map[name]*onerun.JobState{},
+		locks: map[name]*lock{}, jobs: map[name]*onerun.JobState{}, tombs: map[name]*onerun.Run{},
 	}
 	for _, o := range opts {
 		o(s)
@@ -108,8 +109,9 @@ func (s *Store) lastApproval(runID string) *onerun.Approval {
 	return nil
 }
 
-func (s *Store) event(at time.Time, event string, r onerun.Run, by, reason, detail string) {
+func (s *Store) event(at time.Time, event string, r onerun.Run, who onerun.Who, detail string) {
 	s.events = append(s.events, onerun.Event{
-		ID: int64(len(s.events) + 1), At: at, Name: event, RunID: r.RunID, Job: r.Job, Key: r.Key(), By: by, Reason: reason, Detail: detail,
+		ID: int64(len(s.events) + 1), At: at, Name: event, RunID: r.RunID, Job: r.Job, Key: r.Key(),
+		By: who.By, Terminal: who.Terminal, Reason: who.Reason, Detail: detail,
 	})
 }

@@ -102,7 +102,7 @@ func TestBadDatabase(t *testing.T) {
 			if c.name != "a table missing" && c.name != "a page zeroed" { // what this question has no need of
 				_, err := s.Runs(soon(t), onerun.Query{Namespace: "default", Job: "settle"})
 				is(t, err, c.kind, "list runs")
-				err = s.Pause(soon(t), onerun.PauseRequest{Namespace: "default", Job: "settle", By: "ann", Reason: "wait"})
+				err = s.Pause(soon(t), onerun.PauseRequest{Namespace: "default", Job: "settle", Who: onerun.Who{By: "ann", Reason: "wait"}})
 				is(t, err, c.kind, "pause")
 			}
 			if err := s.Close(); err != nil {

@@ -207,7 +207,7 @@ func (b *bed) resolve(r onerun.Run, as onerun.Status) onerun.Run {
 
 func resolution(r onerun.Run, as onerun.Status) onerun.Resolution {
 	return onerun.Resolution{
-		Namespace: r.Namespace, RunID: r.RunID, Expect: onerun.Expected(r), As: as, By: "ann", Reason: "looked",
+		Namespace: r.Namespace, RunID: r.RunID, Expect: onerun.Expected(r), As: as, Who: onerun.Who{By: "ann", Reason: "looked"},
 	}
 }
 
@@ -219,7 +219,7 @@ func (b *bed) approve(r onerun.Run) {
 }
 
 func approval(r onerun.Run) onerun.ApprovalRequest {
-	return onerun.ApprovalRequest{Namespace: r.Namespace, RunID: r.RunID, Expect: onerun.Expected(r), By: "ann", Reason: "again"}
+	return onerun.ApprovalRequest{Namespace: r.Namespace, RunID: r.RunID, Expect: onerun.Expected(r), Who: onerun.Who{By: "ann", Reason: "again"}}
 }
 
 // gone waits until a process is no more: until the kernel says so.

@@ -67,7 +67,7 @@ func TestDatabaseHeld(t *testing.T) {
 		"claim":                   claim(other, claimOf("settle", day)),
 		"claim by another handle": claim(fresh, claimOf("report", day)),
 		"pause": func(ctx context.Context) error {
-			return other.Pause(ctx, onerun.PauseRequest{Namespace: "default", Job: "x", By: "ann", Reason: "wait"})
+			return other.Pause(ctx, onerun.PauseRequest{Namespace: "default", Job: "x", Who: onerun.Who{By: "ann", Reason: "wait"}})
 		},
 		"a claim that is refused": claim(other, again(ending)),
 	} {

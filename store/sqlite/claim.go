@@ -71,6 +71,10 @@ func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Gr
 		return s.again(ctx, c, h)
 	}
 	c.TTL = 0 // the lock ends with its holder
+	var delivered []onerun.Delivery
+	if c.Job != "" {
+		delivered = s.deliverWaiting(ctx)
+	}
 	until := time.Now().Add(betweenSteps)
 	for next := 2 * time.Millisecond; ; next = min(2*next, 50*time.Millisecond) {
 		lock, held, err := s.dir.Acquire(ctx, s.request(c, wait))
@@ -85,6 +89,11 @@ func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Gr
 			if err != nil {
 				_ = lock.Release()
 			}
+			var refused *onerun.Refusal
+			if errors.As(err, &refused) {
+				refused.Delivered = append(delivered, refused.Delivered...)
+			}
+			g.Delivered = append(delivered, g.Delivered...)
 			return g, err
 		}
 		refuse := s.refuseHeld
@@ -96,6 +105,7 @@ func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Gr
 			return onerun.Grant{}, err
 		}
 		if ref != nil {
+			ref.Delivered = append(delivered, ref.Delivered...)
 			return onerun.Grant{}, ref
 		}
 		if err := pause(ctx, next); err != nil {
@@ -152,6 +162,7 @@ func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock
 	var h *holding
 	var last int64
 	var closed, closing []onerun.Run // in all, and by this transaction
+	var delivered, delivering []onerun.Delivery
 	settled := false
 	decide := func(t *tx) error {
 		g, refused, h = onerun.Grant{}, nil, nil
@@ -159,7 +170,7 @@ func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock
 		if err != nil {
 			return err
 		}
-		settled, closing = true, st.closed
+		settled, closing, delivering = true, st.closed, st.delivered
 		if c.Job == "" { // what a run left of this lock is settled, or stands in the way
 			last = st.lastToken
 			if v := onerun.Decide(st.facts(t.now)); v.Reason != "" {
@@ -175,7 +186,7 @@ func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock
 				refused, err = t.refuse(c, v)
 				return err
 			}
-			if len(closing) > 0 {
+			if len(closing)+len(delivering) > 0 {
 				// Our note is to take the place of the one that tells what became of the
 				// dead: that must be in the ledger for good before, whatever becomes of us.
 				settled = false
@@ -206,17 +217,17 @@ func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock
 			}
 			return onerun.Grant{}, err
 		}
-		closed = append(closed, closing...)
+		closed, delivered = append(closed, closing...), append(delivered, delivering...)
 	}
 	switch {
 	case refused != nil:
-		refused.Closed = closed
+		refused.Closed, refused.Delivered = closed, delivered
 		s.step("refused")
 		return onerun.Grant{}, refused
 	case c.Job == "":
 		return s.lockAlone(c, lock, view{}, last)
 	}
-	g.TakenOver = closed
+	g.TakenOver, g.Delivered = closed, delivered
 	s.hold(h)
 	s.step("claimed")
 	if d := s.opened(); d != nil { // what the end will need is compiled while the job works
@@ -306,7 +317,7 @@ func (s *Store) refuseHeld(ctx context.Context, c onerun.Claim, held *filelock.H
 			v = onerun.Decide(f)
 		}
 		refused, err = t.refuse(c, v)
-		refused.Closed = st.closed
+		refused.Closed, refused.Delivered = st.closed, st.delivered
 		return err
 	}
 	err := s.lightly(ctx, "record a skip", refuse)
@@ -406,7 +417,7 @@ func (t *tx) grant(c onerun.Claim, v onerun.Verdict, st *settled, w onerun.Worke
 	run.Status, run.Attempt, run.Lock, run.NextRetryAt = onerun.Running, v.Attempt, c.Lock, time.Time{}
 	run.VersionLabel, run.Labels, run.Evidence, run.Liveness, run.Stale = c.VersionLabel, c.Labels, "", "", false
 	run.Execution = onerun.Execution{
-		Owner: c.Owner, Token: token, Worker: w, StartedAt: now, StaleAfter: c.StaleAfter, OnCrash: cmp.Or(c.OnCrash, onerun.CrashAuto),
+		Owner: c.Owner, Token: token, Worker: w, StartedAt: now, StaleAfter: c.StaleAfter, OnCrash: cmp.Or(c.OnCrash, onerun.CrashAuto), TwoPeople: c.TwoPeople,
 	}
 	if v.Spend != nil {
 		n, err := t.changed("UPDATE onerun_approval SET used_at = ?2, used_attempt = ?3 WHERE id = ?1 AND used_at IS NULL", v.Spend.ID, now.UnixMicro(), v.Attempt)
@@ -419,7 +430,7 @@ func (t *tx) grant(c onerun.Claim, v onerun.Verdict, st *settled, w onerun.Worke
 	}
 	err = t.exec(sqlInsertAttempt, run.RunID, v.Attempt, c.Owner, token, c.Lock, lockDir, null(w.String()), null(w.Host), null(w.Machine), null(w.Boot),
 		int64(w.PIDNS), int64(w.TimeNS), w.PID, int64(w.StartTicks), c.InProcess, cmp.Or(c.OnCrash, onerun.CrashAuto), null(c.StaleAfter.Microseconds()),
-		c.Retries, c.BackoffMin.Microseconds(), c.BackoffMax.Microseconds(), c.RetryLost, now.UnixMicro())
+		c.Retries, c.BackoffMin.Microseconds(), c.BackoffMax.Microseconds(), c.RetryLost, now.UnixMicro(), c.TwoPeople)
 	if err == nil {
 		err = t.exec(sqlTakeLock, c.Namespace, c.Lock, token, c.Owner, run.RunID, v.Attempt)
 	}

@@ -198,8 +198,8 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 			if run.Status != onerun.Failed || run.Reason != onerun.ReasonExit || *run.ExitCode != 3 || !run.FinishedAt.Equal(out.FinishedAt) || run.Error != out.Error {
 				t.Errorf("the end that was told by the next claim: %s %s at %s: %q", run.Status, run.Reason, run.FinishedAt, run.Error)
 			}
-			if len(g.TakenOver) != 1 || g.TakenOver[0].RunID != c.RunID {
-				t.Errorf("closed on the way: %v", g.TakenOver)
+			if len(g.Delivered) != 1 || g.Delivered[0].Run.RunID != c.RunID {
+				t.Errorf("closed on the way: %v", g.Delivered)
 			}
 			b.finish(g, onerun.Succeeded)
 			b.refused(again(c), onerun.RefusedFailed)

@@ -86,7 +86,7 @@ func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) 
 	record := func(t *tx) error {
 		err := t.end(onerun.Run{
 			RunID: l.RunID, Namespace: l.Namespace, Lock: l.Lock, Attempt: l.Attempt, Execution: onerun.Execution{Owner: l.Owner, Token: l.Token},
-		}, out)
+		}, out, onerun.ByOwner)
 		if errors.Is(err, onerun.ErrLost) {
 			return t.recorded(l, out)
 		}
@@ -100,6 +100,7 @@ func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) 
 	if err != nil && !errors.Is(err, onerun.ErrLost) {
 		if h != nil && noted == nil {
 			noted = h.lock.Sync() // the note is all there is: let it outlast a loss of power
+			s.dir.SetWaiting()
 		}
 		return errors.Join(err, noted)
 	}

@@ -111,63 +111,12 @@ func viewOfState(st filelock.State) view {
 	}
 }
 
-// Runs implements onerun.Ledger.
-func (s *Store) Runs(ctx context.Context, q onerun.Query) ([]onerun.Run, error) {
-	where, args := []string{"r.namespace = ?"}, []any{q.Namespace}
-	and := func(condition string, arg ...any) {
-		where = append(where, condition)
-		args = append(args, arg...)
-	}
-	if q.RunID != "" {
-		and("r.run_id = ?", q.RunID)
-	}
-	switch {
-	case q.Partition != "":
-		and("r.key = ?", onerun.MakeKey(q.Job, q.Partition))
-	case q.Job != "":
-		and("r.job = ?", q.Job)
-	}
-	if n := len(q.Statuses); n > 0 {
-		in := make([]any, n)
-		for i, st := range q.Statuses {
-			in[i] = st
-		}
-		and("r.status IN (?"+strings.Repeat(", ?", n-1)+")", in...)
-	}
-	if !q.Since.IsZero() {
-		and("r.started_at >= ?", q.Since.UnixMicro())
-	}
-	if q.RetryDue {
-		and("r.status = 'FAILED' AND r.next_retry_at IS NOT NULL")
-	}
-	tail := "WHERE " + strings.Join(where, " AND ") + " ORDER BY r.started_at DESC, r.run_id DESC"
-	if q.Limit > 0 {
-		tail += fmt.Sprintf(" LIMIT %d", q.Limit)
-	}
-	var runs []onerun.Run
-	err := s.read(ctx, "read the runs", func(t *tx) error {
-		runs = nil
-		found, err := t.runs(tail, args...)
-		if err != nil {
-			return err
-		}
-		for _, r := range found {
-			if err := s.complete(t, r); err != nil {
-				return err
-			}
-			runs = append(runs, r.Run)
-		}
-		return nil
-	})
-	return runs, err
-}
-
 // complete adds what is found out about a run when it is read: how often it was
 // refused, and whether a RUNNING one is alive and on time.
 func (s *Store) complete(t *tx, r *runRow) error {
 	query, args := "SELECT coalesce(sum(count), 0) FROM onerun_skip WHERE namespace = ?1 AND job = ?2 AND key = ?3", []any{r.Namespace, r.Job, r.Key()}
-	if r.Partition == "" {
-		query += " AND holder = ?4"
+	if r.Partition == "" { // with all reasons named, this is a few look-ups and no walk over the job's skips
+		query += " AND reason IN ('running', 'locked', 'stale') AND holder = ?4"
 		args = append(args, r.Run.Holder().ID())
 	}
 	if err := t.row(query, args...).Scan(&r.Skips); err != nil || r.Status != onerun.Running {
@@ -193,16 +142,6 @@ func (s *Store) complete(t *tx, r *runRow) error {
 	return nil
 }
 
-// usualLimit is the default of stale-after: twice the longest of the job's last 50
-// successes, and at least MinStaleAfter.
-func (t *tx) usualLimit(r onerun.Run) (time.Duration, error) {
-	var longest int64
-	err := t.row(`SELECT coalesce(max(finished_at - started_at), 0) FROM (
-		SELECT started_at, finished_at FROM onerun_run
-		WHERE namespace = ?1 AND job = ?2 AND status = 'SUCCEEDED' ORDER BY started_at DESC LIMIT 50)`, r.Namespace, r.Job).Scan(&longest)
-	return max(onerun.MinStaleAfter, 2*time.Duration(longest)*time.Microsecond), err
-}
-
 // Detail implements onerun.Ledger.
 func (s *Store) Detail(ctx context.Context, namespace, runID string) (onerun.Detail, error) {
 	var d onerun.Detail
@@ -212,7 +151,16 @@ func (s *Store) Detail(ctx context.Context, namespace, runID string) (onerun.Det
 			return err
 		}
 		if len(found) == 0 {
-			return fmt.Errorf("run %s: %w", runID, onerun.ErrNotFound)
+			tomb, err := t.tombstoneOf(namespace, "", runID)
+			if err == nil && tomb == nil {
+				err = fmt.Errorf("run %s: %w", runID, onerun.ErrNotFound)
+			}
+			if err != nil {
+				return err
+			}
+			d = onerun.Detail{Run: *tomb}
+			d.Events, err = t.events(runID) // what people decided is never pruned
+			return err
 		}
 		r := found[0]
 		if err := s.complete(t, r); err != nil {

@@ -13,10 +13,17 @@ const applicationID = 0x3172756e
 
 // schemas are the steps from one version to the next: schemas[0] makes version 1 of
 // an empty database. A step is never changed once released.
-var schemas = [...]string{schema1}
+var schemas = [...]string{schema1, schema2}
 
 //go:embed sql/001_schema.sql
 var schema1 string
+
+//go:embed sql/002_operating.sql
+var schema2 string
+
+// incrementalVacuum is the mode of a database that can give room back (PRAGMA auto_vacuum).
+// Only an empty one can be put into it at no cost.
+const incrementalVacuum = 2
 
 // migrate brings the schema up to this program's version. Under concurrent first
 // use one process does it, and the others wait for it.
@@ -28,7 +35,7 @@ func (d *db) migrate(ctx context.Context) error {
 	// The journal mode is kept in the file. It can't be changed inside a transaction,
 	// and changing it waits for nobody, so it may be busy.
 	if err := d.patiently(ctx, func() error {
-		_, err := d.conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA journal_mode = WAL")
+		_, err := d.conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")
 		return err
 	}); err != nil {
 		return err

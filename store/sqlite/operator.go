@@ -32,13 +32,34 @@ func (t *tx) event(e onerun.Event, r onerun.Run) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	content, err := json.Marshal([]any{last, t.now.UnixMicro(), e.Name, r.Namespace, r.Job, r.Key(), r.RunID, e.By, e.Reason, e.Detail})
+	e.At, e.Job, e.Key, e.RunID = t.now, r.Job, r.Key(), r.RunID
+	hash, err := link(last, r.Namespace, e)
 	if err != nil {
 		return err
 	}
-	hash := sha256.Sum256(content)
 	return t.exec(sqlInsertEvent, t.now.UnixMicro(), e.Name, r.Namespace, r.Job, null(r.Key()), null(r.RunID), null(e.By),
-		null(e.Reason), null(e.Detail), chain, hex.EncodeToString(hash[:]))
+		null(e.Reason), null(e.Detail), chain, hash, null(e.Terminal))
+}
+
+// link is the hash of an event: SHA-256, in hexadecimal, over a JSON array of the hash
+// before it in its chain and of its own fields. A terminal is the eleventh, where there
+// is one: version 1 of the schema knew none.
+func link(last, namespace string, e onerun.Event) (string, error) {
+	fields := []any{last, e.At.UnixMicro(), e.Name, namespace, e.Job, e.Key, e.RunID, e.By, e.Reason, e.Detail}
+	if e.Terminal != "" {
+		fields = append(fields, e.Terminal)
+	}
+	content, err := json.Marshal(fields)
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.Sum256(content)
+	return hex.EncodeToString(hash[:]), nil
+}
+
+// decision is the event of something that a person decided.
+func decision(name string, w onerun.Who, detail string) onerun.Event {
+	return onerun.Event{Name: name, By: w.By, Terminal: w.Terminal, Reason: w.Reason, Detail: detail}
 }
 
 // Resolve implements onerun.Operator.
@@ -80,12 +101,17 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 		if run, err = t.resolve(r.Run, q); err != nil {
 			return err
 		}
-		return t.event(onerun.Event{Name: onerun.EventResolved, By: q.By, Reason: q.Reason, Detail: fmt.Sprintf("%s to %s", r.Status, q.As)}, run)
+		return t.event(decision(onerun.EventResolved, q.Who, fmt.Sprintf("%s to %s", r.Status, q.As)), run)
 	})
 	return run, err
 }
 
 func (t *tx) cancelInAdvance(q onerun.Resolution) (onerun.Run, error) {
+	if tomb, err := t.tombstoneOf(q.Namespace, onerun.MakeKey(q.Job, q.Partition), q.RunID); err != nil {
+		return onerun.Run{}, err
+	} else if tomb != nil {
+		return onerun.Run{}, onerun.ResolveAllowed(tomb, q.As, false)
+	}
 	if err := onerun.ResolveAllowed(nil, q.As, false); err != nil {
 		return onerun.Run{}, err
 	}
@@ -102,7 +128,7 @@ func (t *tx) cancelInAdvance(q onerun.Resolution) (onerun.Run, error) {
 	if err != nil {
 		return onerun.Run{}, err
 	}
-	return run.Run, t.event(onerun.Event{Name: onerun.EventResolved, By: q.By, Reason: q.Reason, Detail: "cancelled in advance"}, run.Run)
+	return run.Run, t.event(decision(onerun.EventResolved, q.Who, "cancelled in advance"), run.Run)
 }
 
 // resolve closes a run as decided. A decision is final: no retry follows from it.
@@ -118,7 +144,7 @@ func (t *tx) resolve(r onerun.Run, q onerun.Resolution) (onerun.Run, error) {
 		err = errChanged
 	}
 	if err == nil && r.Status == onerun.Running {
-		n, err = t.changed(`UPDATE onerun_attempt SET status = ?4, reason = ?5, finished_at = ?6
+		n, err = t.changed(`UPDATE onerun_attempt SET status = ?4, reason = ?5, finished_at = ?6, closed_by = 'operator'
 			WHERE run_id = ?1 AND attempt = ?2 AND owner = ?3 AND status = 'RUNNING'`, r.RunID, r.Attempt, r.Owner, q.As, null(reason), t.now.UnixMicro())
 		if err == nil && n != 1 {
 			err = errChanged
@@ -141,45 +167,6 @@ func changed(r onerun.Run) error {
 	return &onerun.StateError{Why: fmt.Sprintf("%s changed meanwhile: it is %s now, attempt %d; look again", r.Name(), r.Status, r.Attempt)}
 }
 
-// Approve implements onerun.Operator.
-func (s *Store) Approve(ctx context.Context, q onerun.ApprovalRequest) (onerun.Approval, error) {
-	var a onerun.Approval
-	err := s.write(ctx, "approve a rerun", func(t *tx) error {
-		found, err := t.runs("WHERE r.namespace = ?1 AND r.run_id = ?2", q.Namespace, q.RunID)
-		if err != nil {
-			return err
-		}
-		if len(found) == 0 {
-			return fmt.Errorf("run %s: %w", q.RunID, onerun.ErrNotFound)
-		}
-		run := found[0].Run
-		if onerun.Expected(run) != q.Expect {
-			return changed(run)
-		}
-		open, err := t.openApproval(run.RunID)
-		if err != nil {
-			return err
-		}
-		if err := onerun.ApproveAllowed(run, open, t.now); err != nil {
-			return err
-		}
-		if open != nil { // outdated: the run is not what its approver saw
-			if err := t.exec("UPDATE onerun_approval SET used_at = ?2, used_attempt = 0 WHERE id = ?1", open.ID, t.now.UnixMicro()); err != nil {
-				return err
-			}
-		}
-		a = onerun.Approval{RunID: run.RunID, Status: run.Status, Attempt: run.Attempt, Reason: q.Reason, By: q.By, CreatedAt: t.now, ExpiresAt: q.ExpiresAt}
-		err = t.row(`INSERT INTO onerun_approval (run_id, status, attempt, reason, approved_by, created_at, expires_at)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) RETURNING id`,
-			a.RunID, a.Status, a.Attempt, a.Reason, a.By, t.now.UnixMicro(), micros(a.ExpiresAt)).Scan(&a.ID)
-		if err != nil {
-			return err
-		}
-		return t.event(onerun.Event{Name: onerun.EventRerunApproved, By: q.By, Reason: q.Reason}, run)
-	})
-	return a, err
-}
-
 // Pause implements onerun.Operator.
 func (s *Store) Pause(ctx context.Context, q onerun.PauseRequest) error {
 	return s.write(ctx, "pause", func(t *tx) error {
@@ -192,7 +179,7 @@ func (s *Store) Pause(ctx context.Context, q onerun.PauseRequest) error {
 		if err != nil {
 			return err
 		}
-		return t.event(onerun.Event{Name: onerun.EventPaused, By: q.By, Reason: q.Reason}, onerun.Run{Namespace: q.Namespace, Job: q.Job})
+		return t.event(decision(onerun.EventPaused, q.Who, ""), onerun.Run{Namespace: q.Namespace, Job: q.Job})
 	})
 }
 
@@ -207,7 +194,7 @@ func (s *Store) Resume(ctx context.Context, q onerun.PauseRequest) error {
 		if err != nil {
 			return err
 		}
-		return t.event(onerun.Event{Name: onerun.EventResumed, By: q.By, Reason: q.Reason}, onerun.Run{Namespace: q.Namespace, Job: q.Job})
+		return t.event(decision(onerun.EventResumed, q.Who, ""), onerun.Run{Namespace: q.Namespace, Job: q.Job})
 	})
 }
 
@@ -236,15 +223,15 @@ func (s *Store) forget(ctx context.Context, namespace string, lock onerun.LockNa
 }
 
 // Unlock implements onerun.Unlocker.
-func (s *Store) Unlock(ctx context.Context, namespace string, lock onerun.LockName, by, reason string) error {
-	err := s.dir.Unlock(namespace, lock)
+func (s *Store) Unlock(ctx context.Context, u onerun.UnlockRequest) error {
+	err := s.dir.Unlock(u.Namespace, u.Lock)
 	if errors.Is(err, onerun.ErrNotFound) {
-		err = s.forget(ctx, namespace, lock, err)
+		err = s.forget(ctx, u.Namespace, u.Lock, err)
 	}
 	if err != nil {
 		return err
 	}
 	return s.write(ctx, "record the unlocking", func(t *tx) error {
-		return t.event(onerun.Event{Name: onerun.EventUnlocked, By: by, Reason: reason, Detail: string(lock)}, onerun.Run{Namespace: namespace, Job: lock.Name()})
+		return t.event(decision(onerun.EventUnlocked, u.Who, string(u.Lock)), onerun.Run{Namespace: u.Namespace, Job: u.Lock.Name()})
 	})
 }

@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/filelock"
 )
 
 // attempts reads the attempts of a run in their order.
@@ -13,20 +15,27 @@ func (t *tx) attempts(runID string) ([]onerun.Attempt, error) {
 		var a onerun.Attempt
 		var started, finished, stale *int64
 		var pidns, timens, ticks int64
+		var late string
 		err := scan(&a.Number, &a.Status, &a.Void, &a.Owner, &a.Token, &a.Worker.Label, &a.Worker.Host, &a.Worker.Machine,
 			&a.Worker.Boot, &pidns, &timens, &a.Worker.PID, &ticks, &a.OnCrash, &stale, &started, &finished,
-			&a.Reason, &a.ExitCode, &a.Signal, &a.Error, &a.Processed, &a.Failed)
+			&a.Reason, &a.ExitCode, &a.Signal, &a.Error, &a.Processed, &a.Failed, &a.TwoPeople, &a.ClosedBy, &late)
 		a.Worker.PIDNS, a.Worker.TimeNS, a.Worker.StartTicks = uint64(pidns), uint64(timens), uint64(ticks)
 		a.Worker.Label = labelOf(a.Worker)
 		a.StartedAt, a.FinishedAt = fromMicros(started), fromMicros(finished)
 		if stale != nil {
 			a.StaleAfter = time.Duration(*stale) * time.Microsecond
 		}
+		if err == nil && late != "" {
+			var o filelock.Outcome
+			err = json.Unmarshal([]byte(late), &o)
+			out := o.Outcome()
+			a.Late = &out
+		}
 		out = append(out, a)
 		return err
 	}, `SELECT attempt, status, void, owner, token, coalesce(worker_id, ''), coalesce(host, ''), coalesce(machine, ''),
 		coalesce(boot, ''), coalesce(pid_ns, 0), coalesce(time_ns, 0), coalesce(pid, 0), coalesce(start_ticks, 0), on_crash, stale_after, started_at, finished_at,
-		coalesce(reason, ''), exit_code, coalesce(signal, ''), coalesce(error, ''), processed, failed
+		coalesce(reason, ''), exit_code, coalesce(signal, ''), coalesce(error, ''), processed, failed, two_people, coalesce(closed_by, ''), coalesce(late, '')
 		FROM onerun_attempt WHERE run_id = ?1 ORDER BY attempt`, runID)
 	return out, err
 }
@@ -36,12 +45,13 @@ func (t *tx) approvals(runID string) ([]onerun.Approval, error) {
 	var out []onerun.Approval
 	err := t.each(func(scan func(...any) error) error {
 		a := onerun.Approval{RunID: runID}
-		var created, expires, used *int64
-		err := scan(&a.ID, &a.Status, &a.Attempt, &a.Reason, &a.By, &created, &expires, &used, &a.UsedBy)
-		a.CreatedAt, a.ExpiresAt, a.UsedAt = fromMicros(created), fromMicros(expires), fromMicros(used)
+		var created, expires, used, requested *int64
+		err := scan(&a.ID, &a.Status, &a.Attempt, &a.Reason, &a.By, &created, &expires, &used, &a.UsedBy, &a.RequestedBy, &a.RequestReason, &requested)
+		a.CreatedAt, a.ExpiresAt, a.UsedAt, a.RequestedAt = fromMicros(created), fromMicros(expires), fromMicros(used), fromMicros(requested)
 		out = append(out, a)
 		return err
-	}, `SELECT id, status, attempt, reason, approved_by, created_at, expires_at, used_at, coalesce(used_attempt, 0)
+	}, `SELECT id, status, attempt, reason, approved_by, created_at, expires_at, used_at, coalesce(used_attempt, 0),
+		coalesce(requested_by, ''), coalesce(request_reason, ''), requested_at
 		FROM onerun_approval WHERE run_id = ?1 ORDER BY id`, runID)
 	return out, err
 }
@@ -52,11 +62,11 @@ func (t *tx) events(runID string) ([]onerun.Event, error) {
 	err := t.each(func(scan func(...any) error) error {
 		e := onerun.Event{RunID: runID}
 		var at *int64
-		err := scan(&e.ID, &at, &e.Name, &e.Job, &e.Key, &e.By, &e.Reason, &e.Detail)
+		err := scan(&e.ID, &at, &e.Name, &e.Job, &e.Key, &e.By, &e.Reason, &e.Detail, &e.Terminal)
 		e.At = fromMicros(at)
 		out = append(out, e)
 		return err
-	}, `SELECT id, at, event, job, coalesce(key, ''), coalesce(by, ''), coalesce(reason, ''), coalesce(detail, '')
+	}, `SELECT id, at, event, job, coalesce(key, ''), coalesce(by, ''), coalesce(reason, ''), coalesce(detail, ''), coalesce(terminal, '')
 		FROM onerun_event WHERE run_id = ?1 ORDER BY id`, runID)
 	return out, err
 }

@@ -201,12 +201,12 @@ func TestHashChain(t *testing.T) {
 		b.approve(b.run(g.Lease.RunID))
 		b.lived(again(c), onerun.Failed)
 		r := b.resolve(b.run(g.Lease.RunID), onerun.Succeeded)
-		if _, err := b.Approve(soon(t), onerun.ApprovalRequest{Namespace: r.Namespace, RunID: r.RunID, Expect: onerun.Expected(r), By: "안나 <ann@example.org>", Reason: "a & b \"c\" \u2028 \x00"}); err != nil {
+		if _, err := b.Approve(soon(t), onerun.ApprovalRequest{Namespace: r.Namespace, RunID: r.RunID, Expect: onerun.Expected(r), Who: onerun.Who{By: "안나 <ann@example.org>", Reason: "a & b \"c\" \u2028 \x00"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 2 {
-		p := onerun.PauseRequest{Namespace: "default", Job: "settle", By: "bob", Reason: "wait"}
+		p := onerun.PauseRequest{Namespace: "default", Job: "settle", Who: onerun.Who{By: "bob", Reason: "wait"}}
 		if err := b.Pause(soon(t), p); err != nil {
 			t.Fatal(err)
 		}

@@ -41,6 +41,7 @@ type settled struct {
 	approval  *onerun.Approval
 	lastToken int64
 	closed    []onerun.Run
+	delivered []onerun.Delivery
 }
 
 // settle reads what a claim is about, and closes what is dead: the lock's holder,
@@ -100,8 +101,8 @@ func (t *tx) leftBehind(st *settled, found view) error {
 	}
 	f := found.fate()
 	if n.RunID != "" {
-		var known bool
-		if err := t.row("SELECT EXISTS (SELECT 1 FROM onerun_run WHERE run_id = ?1)", n.RunID).Scan(&known); err != nil || known {
+		known, err := t.lateEnds(st, found)
+		if err != nil || known {
 			return err
 		}
 		switch {
@@ -149,7 +150,11 @@ func (t *tx) closeDead(r **runRow, f fate, st *settled) error {
 	if out == nil {
 		return nil
 	}
-	if err := t.end(run.Run, *out); err != nil {
+	by := onerun.ByMachine
+	if f.outcome != nil {
+		by = onerun.ByOwner
+	}
+	if err := t.end(run.Run, *out, by); err != nil {
 		return err
 	}
 	closed, err := t.runByID(run.RunID)
@@ -157,10 +162,13 @@ func (t *tx) closeDead(r **runRow, f fate, st *settled) error {
 		return err
 	}
 	closed.Evidence = f.evidence
-	st.closed = append(st.closed, closed.Run)
 	event := onerun.Event{Name: onerun.EventTakenOver, Detail: f.evidence}
 	if f.outcome != nil {
-		event.Name = onerun.EventLateOutcome
+		d := onerun.Delivery{Kind: onerun.DeliveredApplied, Attempt: run.Attempt, Outcome: *out, Run: closed.Run}
+		st.delivered = append(st.delivered, d)
+		event = onerun.Event{Name: onerun.EventLateOutcome, Detail: d.Words()}
+	} else {
+		st.closed = append(st.closed, closed.Run)
 	}
 	if err := t.event(event, closed.Run); err != nil {
 		return err
@@ -184,7 +192,13 @@ var errLazy = errors.New("a run can't be closed in a transaction that doesn't wa
 // end closes a RUNNING attempt and its run, reckons the next retry by the policy of
 // the attempt's own owner, and frees the lock in the ledger. It returns ErrLost
 // when the attempt is not that owner's any more.
-func (t *tx) end(r onerun.Run, out onerun.Outcome) error {
+func (t *tx) end(r onerun.Run, out onerun.Outcome, by onerun.ClosedBy) error {
+	return t.endOf(r, onerun.Running, out, by)
+}
+
+// endOf is end for an attempt that is expected to be in state was: RUNNING, or what a
+// machine closed too early as FAILED.
+func (t *tx) endOf(r onerun.Run, was onerun.Status, out onerun.Outcome, by onerun.ClosedBy) error {
 	if t.lazy {
 		return errLazy
 	}
@@ -197,7 +211,7 @@ func (t *tx) end(r onerun.Run, out onerun.Outcome) error {
 	var keyed bool
 	text := onerun.CutError(out.Error)
 	err := t.row(sqlEndAttempt, r.RunID, r.Attempt, r.Owner, out.Status, null(out.Reason), out.ExitCode, null(out.Signal), null(text),
-		out.Processed, out.Failed, finished.UnixMicro(), out.Void).Scan(&p.Retries, &bmin, &bmax, &p.RetryLost, &keyed)
+		out.Processed, out.Failed, finished.UnixMicro(), out.Void, was, null(by)).Scan(&p.Retries, &bmin, &bmax, &p.RetryLost, &keyed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return onerun.ErrLost
 	}
@@ -218,7 +232,7 @@ func (t *tx) end(r onerun.Run, out onerun.Outcome) error {
 		retryAt, _ = p.NextRetry(t.now, failures, out.Reason, rand.Float64())
 	}
 	n, err := t.changed(sqlEndRun, r.RunID, r.Attempt, out.Status, null(out.Reason), out.ExitCode, null(out.Signal), null(text),
-		out.Processed, out.Failed, finished.UnixMicro(), micros(retryAt))
+		out.Processed, out.Failed, finished.UnixMicro(), micros(retryAt), was)
 	if err == nil && n != 1 {
 		err = errChanged
 	}
@@ -232,8 +246,8 @@ func (t *tx) end(r onerun.Run, out onerun.Outcome) error {
 func (t *tx) state(c onerun.Claim) (*settled, error) {
 	st := &settled{}
 	var token, paused *int64
-	var own, running *string
-	err := t.row(sqlClaimState, c.Namespace, c.Lock, c.Key(), c.Job).Scan(&token, &own, &running, &paused)
+	var own, buried, running *string
+	err := t.row(sqlClaimState, c.Namespace, c.Lock, c.Key(), c.Job).Scan(&token, &own, &buried, &running, &paused)
 	if err != nil {
 		return nil, err
 	}
@@ -249,6 +263,13 @@ func (t *tx) state(c onerun.Claim) (*settled, error) {
 				return nil, err
 			}
 		}
+	}
+	if own == nil && buried != nil {
+		tomb, err := t.tombstone(c.Namespace, *buried)
+		if err != nil {
+			return nil, err
+		}
+		st.run, st.lastToken = &runRow{Run: tomb}, max(st.lastToken, tomb.Token)
 	}
 	switch {
 	case running == nil:
@@ -313,7 +334,7 @@ func scanRun(scan func(...any) error) (*runRow, error) {
 		&stale, &r.Reason, &r.ExitCode, &r.Signal, &r.Error,
 		&r.Processed, &r.Execution.Failed, &r.VersionLabel, &labels,
 		&r.Owner, &r.Worker.Label, &r.Worker.Host, &r.Worker.Machine, &r.Worker.Boot, &pidns, &timens,
-		&r.Worker.PID, &ticks, &r.inProcess, &r.lockDir, &r.OnCrash)
+		&r.Worker.PID, &ticks, &r.inProcess, &r.lockDir, &r.OnCrash, &r.TwoPeople)
 	if err != nil {
 		return nil, err
 	}

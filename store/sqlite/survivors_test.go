@@ -239,8 +239,8 @@ func TestKeyUnderAnotherLock(t *testing.T) {
 			switch left {
 			case stepRecord:
 				ref := b.refusal(again(c), onerun.RefusedSucceeded)
-				if r := b.run(c.RunID); len(ref.Closed) != 1 || !r.FinishedAt.Equal(out.FinishedAt) {
-					t.Errorf("closed on the way: %d, finished %s, not %s", len(ref.Closed), r.FinishedAt, out.FinishedAt)
+				if r := b.run(c.RunID); len(ref.Delivered) != 1 || !r.FinishedAt.Equal(out.FinishedAt) {
+					t.Errorf("closed on the way: %d, finished %s, not %s", len(ref.Delivered), r.FinishedAt, out.FinishedAt)
 				}
 			case stepOutcome:
 				b.refused(again(c), onerun.RefusedFailed)
@@ -273,7 +273,7 @@ func TestKeyUnderAnotherLockWhileHeld(t *testing.T) {
 	// Claimed without asking Explain first: a claim alone must find its way.
 	_, err := b.claim(again(c))
 	var ref *onerun.Refusal
-	if !errors.As(err, &ref) || ref.Reason != onerun.RefusedSucceeded || len(ref.Closed) != 1 {
+	if !errors.As(err, &ref) || ref.Reason != onerun.RefusedSucceeded || len(ref.Delivered) != 1 {
 		t.Errorf("claim: %v", err)
 	}
 	if r := b.run(c.RunID); r.Status != onerun.Succeeded {

@@ -60,7 +60,7 @@ func TestDurability(t *testing.T) {
 		}
 	}
 	look("after a skip that was given up")
-	err = light(func(t *tx) error { return t.end(onerun.Run{}, onerun.Outcome{Status: onerun.Failed}) })
+	err = light(func(t *tx) error { return t.end(onerun.Run{}, onerun.Outcome{Status: onerun.Failed}, onerun.ByMachine) })
 	if !errors.Is(err, errLazy) {
 		t.Errorf("a run was closed without waiting for the disk: %v", err)
 	}

@@ -1,4 +1,4 @@
 UPDATE onerun_run
 SET status = ?3, reason = ?4, exit_code = ?5, signal = ?6, error = ?7, processed = ?8, failed = ?9,
     finished_at = ?10, next_retry_at = ?11
-WHERE run_id = ?1 AND attempt = ?2 AND status = 'RUNNING'
+WHERE run_id = ?1 AND attempt = ?2 AND status = ?12

@@ -5,6 +5,7 @@ SELECT r.run_id, r.namespace, r.job, coalesce(r.partition, ''), coalesce(r.busin
        r.processed, r.failed, coalesce(r.version_label, ''), coalesce(r.labels, ''),
        coalesce(a.owner, ''), coalesce(a.worker_id, ''), coalesce(a.host, ''), coalesce(a.machine, ''),
        coalesce(a.boot, ''), coalesce(a.pid_ns, 0), coalesce(a.time_ns, 0), coalesce(a.pid, 0),
-       coalesce(a.start_ticks, 0), coalesce(a.in_process, 0), coalesce(a.lock_dir, ''), coalesce(a.on_crash, '')
+       coalesce(a.start_ticks, 0), coalesce(a.in_process, 0), coalesce(a.lock_dir, ''), coalesce(a.on_crash, ''),
+       coalesce(a.two_people, 0)
 FROM onerun_run r
 LEFT JOIN onerun_attempt a ON a.run_id = r.run_id AND a.attempt = r.attempt

@@ -1,0 +1,85 @@
+package onerun
+
+// DeliveryKind says what became of an end that was delivered late.
+type DeliveryKind string
+
+// The kinds.
+const (
+	DeliveredApplied   DeliveryKind = "applied"   // the attempt was RUNNING, and has ended now
+	DeliveredBefore    DeliveryKind = "recorded"  // the attempt had that end already
+	DeliveredCorrected DeliveryKind = "corrected" // a machine had closed it otherwise
+	DeliveredKept      DeliveryKind = "kept"      // beside the attempt: the run may have been executed twice
+)
+
+// Delivery is what became of one late end.
+type Delivery struct {
+	Kind    DeliveryKind
+	Attempt int
+	Outcome Outcome
+	Run     Run   // as it is now
+	Err     error // Flush: why this one could not be delivered; Kind is empty then
+}
+
+// Spooled is an end that waits on this host.
+type Spooled struct {
+	Namespace string
+	RunID     string
+	Attempt   int
+	Job       string
+	Path      string // the file that keeps it
+	Outcome   Outcome
+}
+
+// DeliveryOf decides about an end that comes late. attempt is the one that it is the
+// end of; decided says that a person has decided about the run since that attempt
+// began: approved or requested a rerun of it, or resolved it.
+func DeliveryOf(run Run, attempt Attempt, decided bool, o Outcome) DeliveryKind {
+	switch {
+	case attempt.Status == Running:
+		return DeliveredApplied
+	case attempt.Status == o.Status && attempt.Reason == o.Reason && attempt.ClosedBy == ByOwner:
+		return DeliveredBefore
+	case attempt.Late != nil && attempt.Late.Status == o.Status && attempt.Late.Reason == o.Reason:
+		return DeliveredBefore
+	case attempt.ClosedBy == ByMachine && run.Attempt == attempt.Number && run.Status == attempt.Status && !decided:
+		return DeliveredCorrected
+	}
+	return DeliveredKept
+}
+
+// Words describe a delivery on one line.
+func (d Delivery) Words() string {
+	switch d.Kind {
+	case DeliveredApplied:
+		return "its end came late, and is recorded now"
+	case DeliveredBefore:
+		return "its end was recorded before"
+	case DeliveredCorrected:
+		return "its end came late, and corrects what a later claim had taken for its end"
+	case DeliveredKept:
+		return "its end came late, after others had decided about it: " + MayHaveRunTwice
+	}
+	return ""
+}
+
+// MayHaveRunTwice are the words of the alert for an end that was only kept.
+const MayHaveRunTwice = "it may have run twice"
+
+// Finding is one thing that was looked at for safety.
+type Finding struct {
+	Check    string // what was looked at, one word with dashes: lock-directory
+	Status   FindingStatus
+	Evidence string // what was found
+	Remedy   string // what to do; empty: nothing
+}
+
+// FindingStatus is how a finding turned out.
+type FindingStatus string
+
+// The four ways.
+const (
+	FindingOK      FindingStatus = "ok"
+	FindingWarning FindingStatus = "warning" // safe now; look at it
+	FindingDanger  FindingStatus = "danger"  // a job could run twice, or not at all, or its history be lost
+	FindingUnknown FindingStatus = "unknown" // could not be found out
+)

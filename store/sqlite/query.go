@@ -1,0 +1,168 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/onerun-dev/onerun"
+)
+
+// allStatuses in the order of nothing in particular.
+var allStatuses = []onerun.Status{onerun.Running, onerun.Succeeded, onerun.Failed, onerun.Skipped}
+
+// Runs implements onerun.Ledger. The newest runs of each state are read from an index
+// that begins with the state, and merged: so a page costs what it shows, whatever else
+// the ledger holds.
+func (s *Store) Runs(ctx context.Context, q onerun.Query) ([]onerun.Run, error) {
+	var runs []onerun.Run
+	err := s.read(ctx, "read the runs", func(t *tx) error {
+		found, err := t.selected(q)
+		if err != nil {
+			return err
+		}
+		runs = nil
+		for _, r := range found {
+			if r.Pruned.IsZero() {
+				if err := s.complete(t, r); err != nil {
+					return err
+				}
+			}
+			runs = append(runs, r.Run)
+		}
+		return nil
+	})
+	return runs, err
+}
+
+// selected are the runs that a query selects, newest first.
+func (t *tx) selected(q onerun.Query) ([]*runRow, error) {
+	var found []*runRow
+	one := q.RunID != "" || q.Partition != ""
+	switch {
+	case one:
+		more, err := t.page(q, q.Statuses...)
+		if err != nil {
+			return nil, err
+		}
+		found = more
+	default:
+		statuses := q.Statuses
+		if len(statuses) == 0 {
+			statuses = allStatuses
+		}
+		if q.RetryDue {
+			statuses = statuses[:1] // an index of its own
+			if len(q.Statuses) > 0 && !slices.Contains(q.Statuses, onerun.Failed) {
+				return nil, nil
+			}
+		}
+		for _, status := range statuses {
+			more, err := t.page(q, status)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, more...)
+		}
+	}
+	if q.Pruned || one {
+		tombs, err := t.tombs(q)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, tombs...)
+	}
+	slices.SortFunc(found, func(a, b *runRow) int {
+		return cmp.Or(b.StartedAt.Compare(a.StartedAt), strings.Compare(b.RunID, a.RunID))
+	})
+	if q.Limit > 0 && len(found) > q.Limit {
+		found = found[:q.Limit]
+	}
+	return found, nil
+}
+
+// page is a query for runs in some states, or in any.
+func (t *tx) page(q onerun.Query, statuses ...onerun.Status) ([]*runRow, error) {
+	where, args := []string{"r.namespace = ?"}, []any{q.Namespace}
+	and := func(condition string, arg ...any) {
+		where = append(where, condition)
+		args = append(args, arg...)
+	}
+	if q.RunID != "" {
+		and("r.run_id = ?", q.RunID)
+	}
+	switch {
+	case q.Partition != "":
+		and("r.key = ?", onerun.MakeKey(q.Job, q.Partition))
+	case q.Job != "":
+		and("r.job = ?", q.Job)
+	}
+	switch {
+	case q.RetryDue:
+		and("r.status = 'FAILED' AND r.next_retry_at IS NOT NULL")
+	case len(statuses) == 1:
+		and("r.status = ?", statuses[0])
+	case len(statuses) > 1:
+		in := make([]any, len(statuses))
+		for i, st := range statuses {
+			in[i] = st
+		}
+		and("r.status IN (?"+strings.Repeat(", ?", len(in)-1)+")", in...)
+	}
+	if !q.Since.IsZero() {
+		and("r.started_at >= ?", q.Since.UnixMicro())
+	}
+	tail := "WHERE " + strings.Join(where, " AND ") + " ORDER BY r.started_at DESC, r.run_id DESC"
+	if q.Limit > 0 {
+		tail += fmt.Sprintf(" LIMIT %d", q.Limit)
+	}
+	return t.runs(tail, args...)
+}
+
+// tombs are the tombstones that a query selects.
+func (t *tx) tombs(q onerun.Query) ([]*runRow, error) {
+	where, args := "WHERE namespace = ?", []any{q.Namespace}
+	and := func(condition string, arg any) {
+		where += " AND " + condition
+		args = append(args, arg)
+	}
+	switch {
+	case q.RetryDue:
+		return nil, nil
+	case q.Partition != "":
+		and("key = ?", onerun.MakeKey(q.Job, q.Partition))
+	case q.Job != "":
+		and("job = ?", q.Job)
+	}
+	if q.RunID != "" {
+		and("run_id = ?", q.RunID)
+	}
+	if !q.Since.IsZero() {
+		and("started_at >= ?", q.Since.UnixMicro())
+	}
+	where += " ORDER BY started_at DESC"
+	if q.Limit > 0 && len(q.Statuses) == 0 {
+		where += fmt.Sprintf(" LIMIT %d", q.Limit)
+	}
+	var out []*runRow
+	err := t.each(func(scan func(...any) error) error {
+		r, err := scanTomb(scan)
+		if len(q.Statuses) == 0 || slices.Contains(q.Statuses, r.Status) {
+			out = append(out, &runRow{Run: r})
+		}
+		return err
+	}, tombColumns+where, args...)
+	return out, err
+}
+
+// usualLimit is the default of stale-after, from the job's last successes.
+func (t *tx) usualLimit(r onerun.Run) (time.Duration, error) {
+	var longest int64
+	err := t.row(`SELECT coalesce(max(finished_at - started_at), 0) FROM (
+		SELECT started_at, finished_at FROM onerun_run
+		WHERE namespace = ?1 AND job = ?2 AND status = 'SUCCEEDED' ORDER BY started_at DESC LIMIT ?3)`, r.Namespace, r.Job, onerun.UsualRuns).Scan(&longest)
+	return onerun.UsualStaleAfter(time.Duration(longest) * time.Microsecond), err
+}

@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+
+	"github.com/onerun-dev/onerun"
+)
+
+const tombColumns = `SELECT run_id, namespace, job, partition, coalesce(business_date, ''), lock, status, attempt, token, two_people,
+	scheduled_at, started_at, finished_at, pruned_at FROM onerun_tombstone `
+
+func scanTomb(scan func(...any) error) (onerun.Run, error) {
+	var r onerun.Run
+	var scheduled, started, finished, pruned *int64
+	err := scan(&r.RunID, &r.Namespace, &r.Job, &r.Partition, &r.BusinessDate, &r.Lock, &r.Status, &r.Attempt, &r.Token, &r.TwoPeople,
+		&scheduled, &started, &finished, &pruned)
+	r.ScheduledAt, r.StartedAt, r.FinishedAt, r.Pruned = fromMicros(scheduled), fromMicros(started), fromMicros(finished), fromMicros(pruned)
+	if !r.Pruned.IsZero() {
+		r.Evidence = "its history was pruned on " + r.Pruned.UTC().Format("2006-01-02")
+	}
+	return r, err
+}
+
+// tombstone reads one that is known to be there.
+func (t *tx) tombstone(namespace, runID string) (onerun.Run, error) {
+	r, err := t.tombstoneOf(namespace, "", runID)
+	if err == nil && r == nil {
+		err = errChanged
+	}
+	if err != nil {
+		return onerun.Run{}, err
+	}
+	return *r, nil
+}
+
+// tombstoneOf reads the tombstone of a run, or of a key; nil: there is none.
+func (t *tx) tombstoneOf(namespace, key, runID string) (*onerun.Run, error) {
+	where, arg := "WHERE namespace = ?1 AND key = ?2", key
+	if runID != "" {
+		where, arg = "WHERE namespace = ?1 AND run_id = ?2", runID
+	}
+	r, err := scanTomb(t.row(tombColumns+where, namespace, arg).Scan)
+	switch {
+	case noRows(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &r, nil
+}
+
+// revive makes a run of a tombstone again, for a rerun: with its key, its run id and the
+// number of its attempts. What the attempts said is gone.
+func (t *tx) revive(r onerun.Run) error {
+	err := t.exec(sqlInsertRun, r.RunID, r.Namespace, r.Job, r.Partition, r.Key(), null(r.BusinessDate), r.Lock, r.Status, r.Attempt,
+		micros(r.ScheduledAt), r.StartedAt.UnixMicro(), micros(r.FinishedAt), r.Token, nil, nil, nil, nil, nil, nil)
+	if err == nil && r.Attempt > 0 {
+		// The last attempt carries what is known of all: its owner and worker are nobody's any more.
+		err = t.exec(sqlInsertAttempt, r.RunID, r.Attempt, onerun.NewID(), r.Token, r.Lock, "", nil, nil, nil, nil, 0, 0, 0, 0, false,
+			onerun.CrashAuto, nil, 0, 0, 0, false, r.StartedAt.UnixMicro(), r.TwoPeople)
+		if err == nil {
+			err = t.exec("UPDATE onerun_attempt SET status = ?3, finished_at = ?4 WHERE run_id = ?1 AND attempt = ?2", r.RunID, r.Attempt, r.Status, micros(r.FinishedAt))
+		}
+	}
+	if err == nil {
+		err = t.exec("DELETE FROM onerun_tombstone WHERE namespace = ?1 AND key = ?2", r.Namespace, r.Key())
+	}
+	return err
+}
+
+func noRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
