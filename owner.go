@@ -136,6 +136,7 @@ func endingOf(ctx context.Context, err error) ending {
 // it is recorded, or given up.
 func (r *Runner) finish(ctx context.Context, job Job, k *keeper, end ending) error {
 	out, failure := end.outcome, end.failure
+	out.Error = r.redact(out.Error)
 	out.FinishedAt = r.clock.Now()
 	err := r.record(ctx, k.grant, out, job.FinishWait)
 	k.end()

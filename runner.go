@@ -31,6 +31,7 @@ type Runner struct {
 	clock        Clock
 	observer     Observer
 	storeTimeout time.Duration
+	redact       func(string) string
 	inProcess    bool
 	exitOnLoss   bool
 	exit         func(int)
@@ -58,6 +59,10 @@ func WithObserver(o Observer) Option {
 // an end may take; default 10 s.
 func WithStoreTimeout(d time.Duration) Option { return func(r *Runner) { r.storeTimeout = d } }
 
+// WithRedaction masks further secrets, beside what Redact knows, in the errors of jobs
+// before they are kept or told.
+func WithRedaction(f func(string) string) Option { return func(r *Runner) { r.redact = f } }
+
 // WithProcess says that the work is a process of its own, which the function notes
 // with Owner.NoteGroup; otherwise the work is the function itself and dies with
 // this process.
@@ -72,7 +77,7 @@ func WithExitOnLoss() Option { return func(r *Runner) { r.exitOnLoss = true } }
 func NewRunner(store Store, opts ...Option) *Runner {
 	r := &Runner{
 		store: store, clock: systemClock{}, storeTimeout: 10 * time.Second,
-		inProcess: true, exit: os.Exit,
+		inProcess: true, exit: os.Exit, redact: Redact,
 	}
 	for _, o := range opts {
 		o(r)

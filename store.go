@@ -191,6 +191,13 @@ type Shrinker interface {
 	Shrink(ctx context.Context) (more bool, err error)
 }
 
+// Migrator is an optional ability: of a store with a schema.
+type Migrator interface {
+	// Migrate brings the schema up to this program's version, as the first use would, and
+	// says which it was; 0: there was none.
+	Migrate(ctx context.Context) (from, to int, err error)
+}
+
 // Examiner is an optional ability: of a store that can look for what would make it
 // unsafe.
 type Examiner interface {

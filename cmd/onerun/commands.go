@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -23,7 +24,8 @@ type command interface {
 type env struct {
 	common
 	out, err io.Writer
-	lockDir  string // --lock-dir, of the commands that have it
+	lockDir  string           // --lock-dir, of the commands that have it
+	secrets  []*regexp.Regexp // the configuration file's redact patterns
 }
 
 // entry is a line of the one table of commands.
@@ -44,9 +46,14 @@ var commands = []entry{
 	{"stale", "List suspects, oldest first, with the evidence.", func() command { return &staleCmd{} }},
 	{"resolve", "Close a run by decision.", func() command { return &resolveCmd{} }},
 	{"rerun", "Approve exactly one more execution of a run.", func() command { return &rerunCmd{} }},
+	{"approve", "Approve a rerun that somebody else has requested.", func() command { return &approveCmd{} }},
 	{"pause", "Refuse further starts of a job until it is resumed.", func() command { return &pauseCmd{} }},
 	{"resume", "Let a paused job start again.", func() command { return &resumeCmd{} }},
 	{"unlock", "Remove a plain lock file that nobody can prove dead.", func() command { return &unlockCmd{} }},
+	{"backfill", "Run JOB once for each date of a range, where it hasn't run.", func() command { return &backfillCmd{} }},
+	{"flush", "Deliver the ends of jobs that wait on this host.", func() command { return &flushCmd{} }},
+	{"prune", "Remove old successes, and keep their keys from running again.", func() command { return &pruneCmd{} }},
+	{"migrate", "Bring the store up to this program's schema.", func() command { return &migrateCmd{} }},
 	{"version", "Show the version.", func() command { return &versionCmd{} }},
 }
 

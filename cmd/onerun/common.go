@@ -100,6 +100,13 @@ func (w *waiting) UnmarshalText(text []byte) error {
 	return nil
 }
 
+func (w waiting) String() string {
+	if time.Duration(w) == onerun.Forever {
+		return "forever"
+	}
+	return time.Duration(w).String()
+}
+
 // place is the store that a command works on.
 type place struct {
 	url    string

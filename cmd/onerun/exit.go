@@ -58,7 +58,7 @@ func report(e *env, err error) int {
 }
 
 func complain(e *env, err error) {
-	msg := strings.Join(strings.Fields(err.Error()), " ")
+	msg := e.redacted(strings.Join(strings.Fields(err.Error()), " "))
 	msg = strings.TrimPrefix(msg, onerun.ErrUsage.Error()+": ")
 	_, _ = fmt.Fprintf(e.err, "onerun: %s\n", printable(msg))
 }

@@ -135,6 +135,10 @@ func (l *logger) handler() slog.Handler {
 			return slog.String("level", strings.ToLower(a.Value.String()))
 		case slog.MessageKey:
 			a.Key = "event"
+			return a
+		}
+		if a.Value.Kind() == slog.KindString {
+			a.Value = slog.StringValue(l.env.redacted(a.Value.String()))
 		}
 		return a
 	}}

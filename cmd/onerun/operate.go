@@ -14,12 +14,12 @@ type reasonFlag struct {
 	Reason word `required:"" placeholder:"TEXT" help:"Why; kept with who and when."`
 }
 
-func (f reasonFlag) text() (string, error) {
+func (f reasonFlag) text(e *env) (string, error) {
 	text := strings.TrimSpace(string(f.Reason))
 	if text == "" {
 		return "", usage("--reason is blank; say why, for whoever reads it later")
 	}
-	return onerun.CutError(text), nil
+	return onerun.CutError(e.redacted(text)), nil
 }
 
 // desk is where an operator decides: the store, with a bound on its answers, and the log.
@@ -71,7 +71,7 @@ func (c *resumeCmd) run(ctx context.Context, e *env) error {
 
 // change pauses or resumes a job; event is the word for what it is then.
 func (f reasonFlag) change(ctx context.Context, e *env, job, event, next string, act func(onerun.Store, context.Context, onerun.PauseRequest) error) error {
-	reason, err := f.text()
+	reason, err := f.text(e)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ taken over by itself. Make sure that nothing of its owner is left, then remove i
 }
 
 func (c *unlockCmd) run(ctx context.Context, e *env) error {
-	reason, err := c.text()
+	reason, err := c.text(e)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"encoding"
+	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -163,4 +167,44 @@ func dashed(field string) string {
 		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()
+}
+
+// flagsOf writes a struct of flags as arguments again, for an onerun that this one
+// starts: those that differ from their defaults.
+func flagsOf(flags any) []string {
+	var out []string
+	v := reflect.ValueOf(flags).Elem()
+	for i := range v.NumField() {
+		f, fv := v.Type().Field(i), v.Field(i)
+		if f.Anonymous {
+			out = append(out, flagsOf(fv.Addr().Interface())...)
+			continue
+		}
+		name := "--" + cmp.Or(f.Tag.Get("name"), dashed(f.Name))
+		usual := reflect.New(f.Type).Elem()
+		if d := f.Tag.Get("default"); d != "" {
+			set(usual, d)
+		}
+		if reflect.DeepEqual(fv.Interface(), usual.Interface()) {
+			continue
+		}
+		if fv.Kind() == reflect.Pointer {
+			fv = fv.Elem()
+		}
+		switch x := fv.Interface().(type) {
+		case bool:
+			out = append(out, name)
+		case map[string]string:
+			for _, k := range slices.Sorted(maps.Keys(x)) {
+				out = append(out, name+"="+k+"="+x[k])
+			}
+		case duration:
+			out = append(out, name+"="+time.Duration(x).String())
+		case waiting:
+			out = append(out, name+"="+x.String())
+		default:
+			out = append(out, name+"="+fmt.Sprint(x))
+		}
+	}
+	return out
 }

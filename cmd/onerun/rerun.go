@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/onerun-dev/onerun"
@@ -11,6 +12,7 @@ import (
 type rerunCmd struct {
 	Key string `arg:"" help:"Key, run id, or job (its RUNNING run, else its latest)."`
 	reasonFlag
+	Request bool `help:"Only ask for it: another person approves it, with onerun approve KEY."`
 	lockFlags
 	execFlags
 	Command []string `arg:"" optional:"" passthrough:"partial" help:"What to execute, here and now."`
@@ -21,15 +23,21 @@ func (rerunCmd) Help() string {
 	return `The next start of the key executes it once more, whatever became of it before; a second one is refused again. The
 approval holds for the run as it is now: if it changes first, the approval is void.
 
-With a command (or -c) that start is made at once, under the run's own lock, crash policy and labels.`
+With a command (or -c) that start is made at once, under the run's own lock, crash policy and labels. If the rerun is
+approved already, that approval is used.
+
+A job with rerun: two-person needs two people: one types --request, the other onerun approve KEY.`
 }
 
 func (c *rerunCmd) run(ctx context.Context, e *env) error {
-	reason, err := c.text()
+	reason, err := c.text(e)
 	if err != nil {
 		return err
 	}
 	var argv []string
+	if c.Request && (len(c.Command) > 0 || c.Shell != "") {
+		return usage("--request only asks for a rerun, so there is nothing to execute yet; leave out the command")
+	}
 	if len(c.Command) > 0 || c.Shell != "" {
 		if argv, err = commandLine(string(c.Shell), c.Command); err != nil {
 			return err
@@ -50,25 +58,50 @@ func (c *rerunCmd) run(ctx context.Context, e *env) error {
 	if !found {
 		return noSuchRun(c.Key)
 	}
-	if err := d.approve(bounded, run, reason); err != nil {
-		return err
+	if c.Request {
+		if err := d.approve(bounded, run, onerun.ApproveRequest, reason); err != nil {
+			return err
+		}
+		return say(e, "rerun of %s requested; another person approves it: onerun%s approve %s --reason TEXT", run.Name(), e.storeFlags(), run.Name())
 	}
+	err = d.approve(bounded, run, onerun.ApproveAlone, reason)
 	if argv == nil {
+		if err != nil {
+			return err
+		}
 		return saidApproved(e, run)
 	}
+	if errors.Is(err, onerun.ErrState) && d.approved(bounded, run) { // by others: this is the start they meant
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
 	return c.now(ctx, e, d, run, argv)
+}
+
+// approved reports whether a rerun of the run as it is has been approved.
+func (d *desk) approved(ctx context.Context, run onerun.Run) bool {
+	x, err := d.Detail(ctx, run.Namespace, run.RunID)
+	return err == nil && slices.ContainsFunc(x.Approvals, func(a onerun.Approval) bool {
+		return a.By != "" && a.UsedAt.IsZero() && a.Status == run.Status && a.Attempt == run.Attempt
+	})
 }
 
 func saidApproved(e *env, run onerun.Run) error {
 	return say(e, "rerun of %s approved (it is %s, attempt %d); the next start executes it", run.Name(), run.Status, run.Attempt)
 }
 
-// approve lets the next start execute the run once more.
-func (d *desk) approve(ctx context.Context, run onerun.Run, reason string) error {
+// approve takes a step towards one more execution of the run.
+func (d *desk) approve(ctx context.Context, run onerun.Run, step onerun.ApprovalStep, reason string) error {
 	_, err := d.Approve(ctx, onerun.ApprovalRequest{
-		Namespace: run.Namespace, RunID: run.RunID, Expect: onerun.Expected(run), Who: who(reason),
+		Namespace: run.Namespace, RunID: run.RunID, Expect: onerun.Expected(run), Step: step, TwoPeople: d.log.env.twoPeople(run.Job), Who: who(reason),
 	})
-	if err == nil {
+	switch {
+	case err != nil:
+	case step == onerun.ApproveRequest:
+		d.decided(onerun.EventRerunRequested, run, "rerun requested", reason)
+	default:
 		d.decided(onerun.EventRerunApproved, run, "rerun approved", reason)
 	}
 	return err
@@ -80,7 +113,7 @@ func (c *rerunCmd) now(ctx context.Context, e *env, d *desk, run onerun.Run, arg
 	err := x.do(ctx, d.Store, onerun.Job{
 		Namespace: run.Namespace, Name: run.Job, Partition: run.Partition, BusinessDate: run.BusinessDate,
 		Lock: run.Lock, LockMode: onerun.LockMode(c.LockMode),
-		Policy:       onerun.Policy{TTL: time.Duration(c.TTL), OnCrash: run.OnCrash, StaleAfter: run.StaleAfter},
+		Policy:       onerun.Policy{TTL: time.Duration(c.TTL), OnCrash: run.OnCrash, StaleAfter: run.StaleAfter, TwoPeople: run.TwoPeople},
 		Grace:        time.Duration(c.Grace),
 		VersionLabel: run.VersionLabel, Labels: run.Labels,
 	})

@@ -22,7 +22,7 @@ as skipped, which cancels it in advance. Anything else is refused (1), and so is
 }
 
 func (c *resolveCmd) run(ctx context.Context, e *env) error {
-	reason, err := c.text()
+	reason, err := c.text(e)
 	if err != nil {
 		return err
 	}
@@ -48,6 +48,8 @@ func (c *resolveCmd) run(ctx context.Context, e *env) error {
 		if isDate(q.Partition) {
 			q.BusinessDate = q.Partition
 		}
+	case c.Rerun && (run.TwoPeople || e.twoPeople(run.Job)):
+		return &onerun.StateError{Why: fmt.Sprintf("a rerun of %[1]s needs two people: resolve it without --rerun, then: onerun%[2]s rerun %[1]s --request --reason TEXT", run.Name(), e.storeFlags())}
 	case c.Rerun && run.Partition == "":
 		return usage("--rerun needs a key, and %s has none: its next start runs anyway", run.Job)
 	default:
@@ -61,7 +63,7 @@ func (c *resolveCmd) run(ctx context.Context, e *env) error {
 	if err := say(e, "%s resolved as %s (was %s)", after.Name(), after.Status, was); err != nil || !c.Rerun {
 		return err
 	}
-	if err := d.approve(ctx, after, reason); err != nil {
+	if err := d.approve(ctx, after, onerun.ApproveAlone, reason); err != nil {
 		return err
 	}
 	return saidApproved(e, after)

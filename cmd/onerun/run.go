@@ -33,16 +33,24 @@ func (f slotFlags) slot() (schedule.Slot, error) {
 		Date: string(f.Date), Zone: cmp.Or(string(f.TZ), os.Getenv("ONERUN_TZ")), DayStart: string(f.DayStart), Period: string(f.Period),
 		At: cmp.Or(string(f.At), os.Getenv("ONERUN_SCHEDULED_AT")), Partition: string(f.Partition),
 	}
-	if f.Calendar != "" {
-		var bad *schedule.UsageError
-		var err error
-		if spec.Calendar, err = schedule.LoadCalendar(string(f.Calendar)); err != nil && !errors.As(err, &bad) {
-			return schedule.Slot{}, &onerun.StoreError{Kind: fileKind(err), What: "calendar", Path: string(f.Calendar), Err: pathCause(err), Do: "name a file that this account can read"}
-		} else if err != nil {
-			return schedule.Slot{}, err
-		}
+	var err error
+	if spec.Calendar, err = loadCalendar(f.Calendar); err != nil {
+		return schedule.Slot{}, err
 	}
 	return spec.Resolve(time.Now())
+}
+
+// loadCalendar reads a calendar; nil: none was named.
+func loadCalendar(path word) (*schedule.Calendar, error) {
+	if path == "" {
+		return nil, nil
+	}
+	cal, err := schedule.LoadCalendar(string(path))
+	var bad *schedule.UsageError
+	if err != nil && !errors.As(err, &bad) {
+		err = &onerun.StoreError{Kind: fileKind(err), What: "calendar", Path: string(path), Err: pathCause(err), Do: "name a file that this account can read"}
+	}
+	return cal, err
 }
 
 // lockFlags say what the lock is made of.
@@ -80,24 +88,30 @@ type execFlags struct {
 	Grace   duration `default:"10s" placeholder:"D" help:"From SIGTERM to SIGKILL (10s)."`
 }
 
+// policyFlags are kept with the run, or say how long to wait for it.
+type policyFlags struct {
+	Wait         *waiting          `short:"w" placeholder:"D|forever" help:"Wait while running or locked (not at all)."`
+	NoWait       bool              `short:"n" help:"Don't wait (the default)."`
+	FinishWait   duration          `default:"30s" placeholder:"D" help:"How long to try recording the end (30s)."`
+	OnCrash      string            `enum:"auto,manual" default:"auto" placeholder:"auto|manual" help:"What the next start does with a run whose owner died: close it as FAILED, or leave it to a person."`
+	StaleAfter   duration          `placeholder:"D" help:"List the run as stale after D (twice the longest of the last 50 successes, at least 10m)."`
+	Rerun        string            `enum:"one-person,two-person" default:"one-person" placeholder:"one-person|two-person" help:"How many people a rerun needs (one-person)."`
+	Label        map[string]string `sep:"none" mapsep:"none" placeholder:"K=V" help:"Kept with the run; may be repeated."`
+	VersionLabel word              `placeholder:"V" help:"Version of the job, kept with the run."`
+	WorkerLabel  word              `placeholder:"V" help:"Name of this worker, kept with the run."`
+}
+
 type runCmd struct {
 	Job string `arg:"" help:"Name of the job."`
 	slotFlags
 	scopeFlags
 	lockFlags
 	execFlags
-	Wait          *waiting          `short:"w" placeholder:"D|forever" help:"Wait while running or locked (not at all)."`
-	NoWait        bool              `short:"n" help:"Don't wait (the default)."`
-	FinishWait    duration          `default:"30s" placeholder:"D" help:"How long to try recording the end (30s)."`
-	OnCrash       string            `enum:"auto,manual" default:"auto" placeholder:"auto|manual" help:"What the next start does with a run whose owner died: close it as FAILED, or leave it to a person."`
-	StaleAfter    duration          `placeholder:"D" help:"List the run as stale after D (twice the longest of the last 50 successes, at least 10m)."`
-	SkipCode      int               `short:"E" default:"0" placeholder:"N" help:"Exit code of a skip: running, locked, succeeded, skipped, paused (0)."`
-	BlockedCode   int               `default:"79" placeholder:"N" help:"Exit code of failed, stale, retry_not_due (79)."`
-	IfUnavailable string            `enum:"fail,skip" default:"fail" placeholder:"fail|skip" help:"When the store can't be reached: fail (69), or skip."`
-	Label         map[string]string `sep:"none" mapsep:"none" placeholder:"K=V" help:"Kept with the run; may be repeated."`
-	VersionLabel  word              `placeholder:"V" help:"Version of the job, kept with the run."`
-	WorkerLabel   word              `placeholder:"V" help:"Name of this worker, kept with the run."`
-	Command       []string          `arg:"" optional:"" passthrough:"partial" help:"What to execute."`
+	policyFlags
+	SkipCode      int      `short:"E" default:"0" placeholder:"N" help:"Exit code of a skip: running, locked, succeeded, skipped, paused (0)."`
+	BlockedCode   int      `default:"79" placeholder:"N" help:"Exit code of failed, stale, retry_not_due (79)."`
+	IfUnavailable string   `enum:"fail,skip" default:"fail" placeholder:"fail|skip" help:"When the store can't be reached: fail (69), or skip."`
+	Command       []string `arg:"" optional:"" passthrough:"partial" help:"What to execute."`
 }
 
 // Help explains the command.
@@ -185,9 +199,10 @@ func (c *runCmd) job(e *env) (onerun.Job, error) {
 		Lock: lock, LockMode: onerun.LockMode(c.LockMode), ScheduledAt: slot.ScheduledAt,
 		Policy: onerun.Policy{
 			TTL: time.Duration(c.TTL), OnCrash: onerun.OnCrash(c.OnCrash), StaleAfter: time.Duration(c.StaleAfter),
+			TwoPeople: c.Rerun == "two-person",
 		},
 		Grace: time.Duration(c.Grace), Wait: wait, FinishWait: max(1, time.Duration(c.FinishWait)),
-		WorkerLabel: string(c.WorkerLabel), VersionLabel: string(c.VersionLabel), Labels: c.Label,
+		WorkerLabel: e.redacted(string(c.WorkerLabel)), VersionLabel: e.redacted(string(c.VersionLabel)), Labels: redactedLabels(e, c.Label),
 	}, nil
 }
 
@@ -227,7 +242,7 @@ func (x *execution) do(ctx context.Context, s onerun.Store, job onerun.Job) erro
 	}
 	defer x.log.close()
 	x.log.worker = job.WorkerLabel
-	r := onerun.NewRunner(s, onerun.WithProcess(), onerun.WithObserver(x.log), onerun.WithStoreTimeout(time.Duration(x.StoreTimeout)))
+	r := onerun.NewRunner(s, onerun.WithProcess(), onerun.WithObserver(x.log), onerun.WithStoreTimeout(time.Duration(x.StoreTimeout)), onerun.WithRedaction(x.redacted))
 	err = r.Do(ctx, job, x.execute)
 
 	var failure *onerun.Failure

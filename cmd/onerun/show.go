@@ -33,6 +33,28 @@ type attemptView struct {
 	Error      *string       `json:"error"`
 	Processed  *int64        `json:"processed"`
 	Failed     *int64        `json:"failed"`
+	ClosedBy   *string       `json:"closed_by"`    // null: its owner; machine, operator
+	Late       *lateView     `json:"late_outcome"` // the end that came too late
+}
+
+// lateView is an end that came when others had decided about the attempt already.
+type lateView struct {
+	Status     onerun.Status `json:"status"`
+	Reason     *string       `json:"reason"`
+	ExitCode   *int          `json:"exit_code"`
+	Signal     *string       `json:"signal"`
+	Error      *string       `json:"error"`
+	FinishedAt *string       `json:"finished_at"`
+}
+
+func viewLate(o *onerun.Outcome) *lateView {
+	if o == nil {
+		return nil
+	}
+	return &lateView{
+		Status: o.Status, Reason: nilIf(string(o.Reason), ""), ExitCode: o.ExitCode, Signal: nilIf(o.Signal, ""),
+		Error: nilIf(o.Error, ""), FinishedAt: stampOrNil(o.FinishedAt),
+	}
 }
 
 type skipView struct {
@@ -46,8 +68,11 @@ type skipView struct {
 type approvalView struct {
 	Status      onerun.Status `json:"status"`
 	Attempt     int           `json:"attempt"`
-	Reason      string        `json:"reason"`
-	By          string        `json:"by"`
+	Reason      *string       `json:"reason"`
+	By          *string       `json:"by"` // null: only requested so far
+	RequestedBy *string       `json:"requested_by"`
+	RequestedAt *string       `json:"requested_at"`
+	Request     *string       `json:"request_reason"`
 	CreatedAt   *string       `json:"created_at"`
 	ExpiresAt   *string       `json:"expires_at"`
 	UsedAt      *string       `json:"used_at"`
@@ -55,11 +80,12 @@ type approvalView struct {
 }
 
 type eventView struct {
-	At     *string `json:"at"`
-	Event  string  `json:"event"`
-	By     *string `json:"by"`
-	Reason *string `json:"reason"`
-	Detail *string `json:"detail"`
+	At       *string `json:"at"`
+	Event    string  `json:"event"`
+	By       *string `json:"by"`
+	Terminal *string `json:"terminal"`
+	Reason   *string `json:"reason"`
+	Detail   *string `json:"detail"`
 }
 
 type showView struct {
@@ -132,6 +158,7 @@ func viewDetail(d onerun.Detail) showView {
 			PID: nilIf(a.Worker.PID, 0), Token: nilIf(a.Token, 0), StartedAt: stampOrNil(a.StartedAt), FinishedAt: stampOrNil(a.FinishedAt),
 			DurationMS: durationMS(a.Execution), ExitCode: exitCode(a.Status, a.Execution), Signal: nilIf(a.Signal, ""),
 			Reason: nilIf(string(a.Reason), ""), Error: nilIf(a.Error, ""), Processed: a.Processed, Failed: a.Failed,
+			ClosedBy: nilIf(string(a.ClosedBy), ""), Late: viewLate(a.Late),
 		})
 	}
 	for _, k := range d.Skips {
@@ -139,12 +166,13 @@ func viewDetail(d onerun.Detail) showView {
 	}
 	for _, a := range d.Approvals {
 		v.Approvals = append(v.Approvals, approvalView{
-			Status: a.Status, Attempt: a.Attempt, Reason: a.Reason, By: a.By, CreatedAt: stampOrNil(a.CreatedAt),
+			Status: a.Status, Attempt: a.Attempt, Reason: nilIf(a.Reason, ""), By: nilIf(a.By, ""), CreatedAt: stampOrNil(a.CreatedAt),
+			RequestedBy: nilIf(a.RequestedBy, ""), RequestedAt: stampOrNil(a.RequestedAt), Request: nilIf(a.RequestReason, ""),
 			ExpiresAt: stampOrNil(a.ExpiresAt), UsedAt: stampOrNil(a.UsedAt), UsedAttempt: nilIf(a.UsedBy, 0),
 		})
 	}
 	for _, x := range d.Events {
-		v.Events = append(v.Events, eventView{At: stampOrNil(x.At), Event: x.Name, By: nilIf(x.By, ""), Reason: nilIf(x.Reason, ""), Detail: nilIf(x.Detail, "")})
+		v.Events = append(v.Events, eventView{At: stampOrNil(x.At), Event: x.Name, By: nilIf(x.By, ""), Terminal: nilIf(x.Terminal, ""), Reason: nilIf(x.Reason, ""), Detail: nilIf(x.Detail, "")})
 	}
 	return v
 }
@@ -165,7 +193,11 @@ func (c *showCmd) write(e *env, d onerun.Detail) error {
 		if a.Void {
 			reason += ", never started"
 		}
-		rows = append(rows, []string{fmt.Sprint(a.Number), string(a.Status), clock(a.StartedAt), tookWord(x, time.Now()), exitWord(x), reason, a.Worker.String(), a.Error})
+		text := a.Error
+		if a.Late != nil {
+			text = strings.TrimPrefix(text+"; ", "; ") + "ended as " + string(a.Late.Status) + " after that: " + onerun.MayHaveRunTwice
+		}
+		rows = append(rows, []string{fmt.Sprint(a.Number), string(a.Status), clock(a.StartedAt), tookWord(x, time.Now()), exitWord(x), reason, a.Worker.String(), text})
 	}
 	if err := section(e, rows); err != nil {
 		return err
@@ -177,23 +209,27 @@ func (c *showCmd) write(e *env, d onerun.Detail) error {
 	if err := section(e, rows); err != nil {
 		return err
 	}
-	rows = [][]string{{"APPROVED", "BY", "REASON", "USED"}}
+	rows = [][]string{{"RERUN", "REQUESTED BY", "APPROVED BY", "REASON", "USED"}}
 	for _, a := range d.Approvals {
-		used := "open"
+		used, reason := "open", a.Reason
 		switch {
+		case a.By == "" && a.UsedAt.IsZero():
+			used, reason = "not approved yet", a.RequestReason
+		case a.By == "":
+			used, reason = "outdated", a.RequestReason
 		case a.UsedBy > 0:
 			used = fmt.Sprintf("by attempt %d", a.UsedBy)
 		case !a.UsedAt.IsZero():
 			used = "outdated"
 		}
-		rows = append(rows, []string{clock(a.CreatedAt), a.By, a.Reason, used})
+		rows = append(rows, []string{clock(a.CreatedAt), a.RequestedBy, a.By, reason, used})
 	}
 	if err := section(e, rows); err != nil {
 		return err
 	}
-	rows = [][]string{{"AT", "EVENT", "BY", "REASON", "DETAIL"}}
+	rows = [][]string{{"AT", "EVENT", "BY", "TERMINAL", "REASON", "DETAIL"}}
 	for _, x := range d.Events {
-		rows = append(rows, []string{clock(x.At), x.Name, x.By, x.Reason, x.Detail})
+		rows = append(rows, []string{clock(x.At), x.Name, x.By, x.Terminal, x.Reason, x.Detail})
 	}
 	return section(e, rows)
 }

@@ -2,8 +2,10 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	_ "embed" // the schema
 	"fmt"
+	"path/filepath"
 
 	"github.com/onerun-dev/onerun"
 )
@@ -53,6 +55,30 @@ func (d *db) migrate(ctx context.Context) error {
 		// The two numbers are in the file's header, and change with the transaction.
 		return t.exec(fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", versionNumber(version), applicationID))
 	})
+}
+
+// Migrate implements onerun.Migrator.
+func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
+	if err := touch(s.path, sharedDir(filepath.Dir(s.path))); err != nil {
+		return 0, 0, err
+	}
+	before := &db{path: s.path}
+	if before.sql, err = sql.Open("sqlite", dsn(s.path)); err == nil {
+		before.conn, err = before.sql.Conn(ctx)
+	}
+	if err == nil {
+		from, err = before.version(ctx)
+	}
+	if before.conn != nil {
+		_ = before.conn.Close()
+	}
+	if before.sql != nil {
+		_ = before.sql.Close()
+	}
+	if err == nil {
+		_, err = s.open(ctx)
+	}
+	return from, len(schemas), before.explain("open the store", err)
 }
 
 // version reads the schema's version. That it is this program's is all that most
