@@ -77,10 +77,17 @@ bench: build ## Compare with other programs; ARGS="..." goes to the benchmark
 	@echo "==> bench $(ARGS)"
 	@$(GO) run $(BUILD_FLAGS) ./bench $(ARGS)
 
+# The pages are of the day of the last commit, so that the same source makes the same pages.
+.PHONY: man
+man: build ## Write the manual pages to bin/man/man1
+	@echo "==> manual pages in bin/man/man1"
+	@mkdir -p bin/man/man1
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || true)} $(BIN) man --dir bin/man/man1
+
 .PHONY: clean
 clean: ## Remove what was built, but for the linter in bin/tools
 	@echo "==> clean"
-	@rm -rf $(BIN) coverage.out coverage.html
+	@rm -rf $(BIN) bin/man coverage.out coverage.html
 
 .PHONY: help
 help: ## Show this list

@@ -8,6 +8,10 @@ flock                 util-linux
 unshare               util-linux
 ps                    procps
 sqlite3               sqlite3
+zsh                   zsh
+fish                  fish
+mandoc                mandoc
+script                bsdutils
 gcc                   gcc
 /usr/include/stdlib.h libc6-dev
 '

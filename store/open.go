@@ -44,9 +44,14 @@ func Open(ctx context.Context, storeURL string, o Options) (onerun.Store, error)
 	return nil, fmt.Errorf("%w: store %q has an unknown scheme; write sqlite:PATH", onerun.ErrUsage, Redact(storeURL))
 }
 
+// sqlitePath takes apart what follows sqlite: in a URL.
+func sqlitePath(rest string) (path, query string) {
+	path, query, _ = strings.Cut(rest, "?")
+	return strings.TrimPrefix(path, "//"), query
+}
+
 func openSQLite(ctx context.Context, rest string, o Options) (onerun.Store, error) {
-	path, query, _ := strings.Cut(rest, "?")
-	path = strings.TrimPrefix(path, "//")
+	path, query := sqlitePath(rest)
 	if path == "" || strings.ContainsRune(path, 0) {
 		return nil, fmt.Errorf("%w: store %q names no file; write sqlite:PATH", onerun.ErrUsage, Redact("sqlite:"+rest))
 	}

@@ -115,7 +115,7 @@ func (c *backfillCmd) plan(ctx context.Context, e *env) (*backfill, error) {
 		forever := waiting(onerun.Forever)
 		c.Wait = &forever
 	}
-	b.args = slices.Concat([]string{"run"}, flagsOf(&e.common), flagsOf(&c.scopeFlags), flagsOf(&c.lockFlags), flagsOf(&c.execFlags), flagsOf(&c.policyFlags))
+	b.args = slices.Concat([]string{"run"}, argumentsOf(&e.common), argumentsOf(&c.scopeFlags), argumentsOf(&c.lockFlags), argumentsOf(&c.execFlags), argumentsOf(&c.policyFlags))
 	if c.Shell == "" {
 		b.command = append([]string{"--"}, c.Command...)
 		if c.Command[0] == "--" {

@@ -26,6 +26,7 @@ type env struct {
 	out, err io.Writer
 	lockDir  string           // --lock-dir, of the commands that have it
 	secrets  []*regexp.Regexp // the configuration file's redact patterns
+	looking  bool             // whoever asks wants to see what is there: nothing is made
 }
 
 // entry is a line of the one table of commands.
@@ -54,6 +55,8 @@ var commands = []entry{
 	{"flush", "Deliver the ends of jobs that wait on this host.", func() command { return &flushCmd{} }},
 	{"prune", "Remove old successes, and keep their keys from running again.", func() command { return &pruneCmd{} }},
 	{"migrate", "Bring the store up to this program's schema.", func() command { return &migrateCmd{} }},
+	{"completion", "Print the script that completes command lines in a shell.", func() command { return &completionCmd{} }},
+	{"man", "Print the manual page of onerun, or of a command.", func() command { return &manCmd{} }},
 	{"version", "Show the version.", func() command { return &versionCmd{} }},
 }
 
@@ -103,21 +106,6 @@ func parse(args []string, e *env) (name string, cmd command, status int, err err
 // parseAll is parse by kong. Only the command that is asked for is set up, unless none
 // is or help on all is wanted.
 func parseAll(args []string, e *env) (name string, cmd command, status int, err error) {
-	made := map[string]command{}
-	options := []kong.Option{
-		kong.Name("onerun"), kong.Description(description),
-		kong.Writers(e.out, e.err),
-		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.Exit(func(code int) { panic(exitPanic(code)) }),
-		kong.Help(help),
-	}
-	for _, c := range commands {
-		if len(args) > 0 && lookup(args[0]) != nil && args[0] != c.name {
-			continue
-		}
-		made[c.name] = c.make()
-		options = append(options, kong.DynamicCommand(c.name, c.help, "", made[c.name]))
-	}
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -127,10 +115,11 @@ func parseAll(args []string, e *env) (name string, cmd command, status int, err 
 			panic(p)
 		}
 	}()
-	k, err := kong.New(&e.common, options...)
-	if err != nil {
-		panic(err) // the definition above is wrong
+	only := ""
+	if len(args) > 0 {
+		only = args[0]
 	}
+	k, made := model(e, only)
 	if len(args) == 0 {
 		args = []string{"--help"}
 		_, _ = k.Parse(args)
@@ -145,6 +134,31 @@ func parseAll(args []string, e *env) (name string, cmd command, status int, err 
 	}
 	name = parsed.Selected().Name
 	return name, made[name], 0, nil
+}
+
+// model is kong's view of the command line: of one command, or of all if there is none
+// of that name. It is made of the table above and the tags of the commands' fields.
+func model(e *env, only string) (*kong.Kong, map[string]command) {
+	made := map[string]command{}
+	options := []kong.Option{
+		kong.Name("onerun"), kong.Description(description),
+		kong.Writers(e.out, e.err),
+		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Exit(func(code int) { panic(exitPanic(code)) }),
+		kong.Help(help),
+	}
+	for _, c := range commands {
+		if lookup(only) != nil && only != c.name {
+			continue
+		}
+		made[c.name] = c.make()
+		options = append(options, kong.DynamicCommand(c.name, c.help, "", made[c.name]))
+	}
+	k, err := kong.New(&e.common, options...)
+	if err != nil {
+		panic(err) // the definition above is wrong
+	}
+	return k, made
 }
 
 type exitPanic int
@@ -165,9 +179,7 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 	}
 	text := exitHelp
 	if s := ctx.Selected(); s != nil {
-		if t, ok := exitHelps[s.Name]; ok {
-			text = t
-		}
+		text = exitHelpOf(s.Name)
 	}
 	_, err := fmt.Fprintf(ctx.Stdout, "\n%s", text)
 	return written(err)

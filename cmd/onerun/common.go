@@ -177,7 +177,7 @@ func (e *env) place() (place, error) {
 			Do: "give --store or ONERUN_STORE: a pod's own disk protects nothing",
 		}
 	}
-	dir, err := embedded()
+	dir, err := embedded(!e.looking)
 	p.url = "sqlite:" + filepath.Join(dir, "onerun.db")
 	return p, err
 }
@@ -185,17 +185,21 @@ func (e *env) place() (place, error) {
 // shared is the embedded store of the machine.
 const shared = "/var/lib/onerun"
 
-// embedded finds the directory of the embedded store, and makes it. HOME and XDG_*
-// are not asked: cron, sudo and systemd change them, and two stores exclude nobody.
-func embedded() (string, error) {
-	if os.Geteuid() == 0 || syscall.Access(shared, 2 /* W_OK */) == nil {
-		return shared, makeDir(shared, 0o700)
+// embedded finds the directory of the embedded store, and makes it if that is wanted.
+// HOME and XDG_* are not asked: cron, sudo and systemd change them, and two stores
+// exclude nobody.
+func embedded(wanted bool) (string, error) {
+	dir := shared
+	if os.Geteuid() != 0 && syscall.Access(shared, 2 /* W_OK */) != nil {
+		home, err := homeDir()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(home, ".local", "state", "onerun")
 	}
-	home, err := homeDir()
-	if err != nil {
-		return "", err
+	if !wanted {
+		return dir, nil
 	}
-	dir := filepath.Join(home, ".local", "state", "onerun")
 	return dir, makeDir(dir, 0o700)
 }
 

@@ -114,3 +114,11 @@ var exitHelps = map[string]string{
 	"rerun": "Exit codes: 0 done; 1 the state doesn't allow it, or there is no such run; a command's own; else:\n" + exitErrors,
 	"stale": "Exit codes: 0 done, or with --exit-code: no suspects; 1 with --exit-code: there are suspects; else:\n" + exitErrors,
 }
+
+// exitHelpOf are the exit codes of a command.
+func exitHelpOf(name string) string {
+	if text, ok := exitHelps[name]; ok {
+		return text
+	}
+	return exitHelp
+}

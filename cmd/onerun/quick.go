@@ -169,15 +169,15 @@ func dashed(field string) string {
 	return b.String()
 }
 
-// flagsOf writes a struct of flags as arguments again, for an onerun that this one
+// argumentsOf writes a struct of flags as arguments again, for an onerun that this one
 // starts: those that differ from their defaults.
-func flagsOf(flags any) []string {
+func argumentsOf(flags any) []string {
 	var out []string
 	v := reflect.ValueOf(flags).Elem()
 	for i := range v.NumField() {
 		f, fv := v.Type().Field(i), v.Field(i)
 		if f.Anonymous {
-			out = append(out, flagsOf(fv.Addr().Interface())...)
+			out = append(out, argumentsOf(fv.Addr().Interface())...)
 			continue
 		}
 		name := "--" + cmp.Or(f.Tag.Get("name"), dashed(f.Name))

@@ -15,14 +15,19 @@ type versionCmd struct {
 }
 
 func (c *versionCmd) run(_ context.Context, e *env) error {
-	v := version
-	if info, ok := debug.ReadBuildInfo(); ok && v == "dev" && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		v = info.Main.Version
-	}
+	v := buildVersion()
 	if c.JSON {
 		return writeJSON(e.out, map[string]string{"version": v, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 	}
 	return say(e, "onerun %s (%s, %s/%s)", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// buildVersion is the version of this program.
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "dev" && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return version
 }
 
 // isDate reports whether a partition is a business date.

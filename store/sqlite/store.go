@@ -79,13 +79,9 @@ func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
 	if s.options.hook == nil {
 		s.options.hook = func(string) {}
 	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
+	var err error
+	if s.path, err = database(path); err != nil {
 		return nil, cantOpen(path, err)
-	}
-	s.path = abs
-	if st, err := os.Stat(abs); err == nil && st.IsDir() || strings.HasSuffix(path, "/") {
-		s.path = filepath.Join(abs, DatabaseName) // a directory, which must be there
 	}
 	if st, err := os.Stat(filepath.Dir(s.path)); err != nil {
 		return nil, cantOpen(s.path, err)
@@ -105,6 +101,18 @@ func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// database is the file that a path names: itself, or DatabaseName in a directory.
+func database(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if st, err := os.Stat(abs); err == nil && st.IsDir() || strings.HasSuffix(path, "/") {
+		return filepath.Join(abs, DatabaseName), nil // a directory, which must be there
+	}
+	return abs, nil
 }
 
 // onePath is the one path that a directory has, by whichever it was named: runs are kept
