@@ -189,7 +189,7 @@ func cmdWaits(ts *testscript.TestScript, neg bool, args []string) {
 		text, err := os.ReadFile("/proc/locks")
 		ts.Check(err)
 		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 5 && f[1] == "->" && f[2] == "FLOCK" && f[5] == pid {
+			if f := strings.Fields(line); len(f) > 5 && f[1] == "->" && f[2] == "FLOCK" && (f[5] == pid || parentOf(f[5]) == pid) {
 				return true
 			}
 		}
@@ -197,6 +197,17 @@ func cmdWaits(ts *testscript.TestScript, neg bool, args []string) {
 	}) {
 		ts.Fatalf("%s doesn't wait for a lock after %s", args[0], patience)
 	}
+}
+
+// parentOf is the parent of a process, "" when that is gone.
+func parentOf(pid string) string {
+	text, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(text), "\nPPid:")
+	parent, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(parent)
 }
 
 // noted NAME waits until the lock file of an onerun in the background names its job's
