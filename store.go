@@ -353,6 +353,7 @@ type PruneRequest struct {
 	Keep      int       // all but this many SUCCEEDED runs of each job; 0: no limit
 	Oldest    bool      // the oldest, up to Limit: for a store that has grown too large
 	Limit     int       // runs, or tombstones, in this one step; 0: 500
+	Cursor    string    // what the step before gave; empty: the first step
 
 	// ForgetKeys leaves no tombstones, and removes those that are there: the keys may
 	// run again. It needs a reason.
@@ -362,10 +363,11 @@ type PruneRequest struct {
 
 // Pruned is what one step of Prune did.
 type Pruned struct {
-	Runs      int64 // removed
-	Keys      int64 // of them: keys that left a tombstone
-	Forgotten int64 // keys that may run again
-	More      bool  // there is more to remove by this request
+	Runs      int64  // removed
+	Keys      int64  // of them: keys that left a tombstone
+	Forgotten int64  // keys that may run again
+	More      bool   // there is more to remove by this request
+	Cursor    string // for the next step: what this one found out, in the store's own form
 }
 
 // String says what was done, for the record.

@@ -21,8 +21,9 @@ import (
 func main() {
 	rounds := flag.Int("rounds", 200, "rounds of each comparison")
 	starts := flag.Int("starts", 200, "starts at once")
+	runs := flag.Int("ledger", 1_000_000, "runs in the large ledger; 0 leaves that part out")
 	flag.Parse()
-	if err := bench(*rounds, *starts); err != nil {
+	if err := bench(*rounds, *starts, *runs); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -34,7 +35,7 @@ type contender struct {
 	argv func(i int) []string
 }
 
-func bench(rounds, starts int) error {
+func bench(rounds, starts, runs int) error {
 	dir, err := os.MkdirTemp("", "onerun-bench-")
 	if err != nil {
 		return err
@@ -87,9 +88,13 @@ func bench(rounds, starts int) error {
 	fmt.Printf("\npeak memory of onerun lock %.1f MiB, of onerun run %.1f MiB, of flock %.1f MiB   goal 20\n", peak[3], peak[4], peak[0])
 
 	fmt.Printf("\n# %d starts at once on one name, until the last has its answer\n\n", starts)
-	return atOnce(starts, flock, lock, contender{"onerun run J -- sleep", func(int) []string {
+	err = atOnce(starts, flock, lock, contender{"onerun run J -- sleep", func(int) []string {
 		return []string{bin("onerun"), "run", "crowd", "--store", store, "--", "sleep", "0.2"}
 	}}, contender{"flock -n F sleep", func(int) []string { return []string{"flock", "-n", bin("F"), "sleep", "0.2"} }})
+	if err != nil || runs == 0 {
+		return err
+	}
+	return ledger(dir, rounds/2, runs)
 }
 
 func short(name string) string {

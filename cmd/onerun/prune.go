@@ -124,11 +124,12 @@ func (c *pruneCmd) request(e *env) (onerun.PruneRequest, error) {
 // pruning goes on step by step, so that no step holds up a start.
 type pruning struct {
 	*env
-	store onerun.Store
-	q     onerun.PruneRequest
-	max   int64 // bytes; 0: no limit
-	size  int64
-	total onerun.Pruned
+	store  onerun.Store
+	q      onerun.PruneRequest
+	max    int64 // bytes; 0: no limit
+	size   int64
+	cursor string
+	total  onerun.Pruned
 }
 
 // How long a step may last, and the least and the most that one removes.
@@ -159,6 +160,7 @@ func (p *pruning) do(ctx context.Context) error {
 	}
 	q := p.q
 	q.Before, q.Keep, q.Oldest = time.Time{}, 0, true
+	p.cursor = ""
 	for more := true; more && p.size > p.max; {
 		var err error
 		if more, err = p.step(ctx, q); err != nil {
@@ -173,7 +175,7 @@ func (p *pruning) do(ctx context.Context) error {
 
 // step removes some, and lets the starts that wait come first.
 func (p *pruning) step(ctx context.Context, q onerun.PruneRequest) (more bool, err error) {
-	q.Limit = p.q.Limit
+	q.Limit, q.Cursor = p.q.Limit, p.cursor
 	if p.total.Runs > 0 && !q.ForgetKeys {
 		q.Who = onerun.Who{} // the first step is journalled, for all
 	}
@@ -184,6 +186,7 @@ func (p *pruning) step(ctx context.Context, q onerun.PruneRequest) (more bool, e
 	if err != nil {
 		return false, err
 	}
+	p.cursor = done.Cursor
 	p.total.Runs += done.Runs
 	p.total.Keys += done.Keys
 	p.total.Forgotten += done.Forgotten

@@ -28,7 +28,7 @@ func TestNames(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	cancel := func(namespace, job, partition string) {
 		t.Helper()
-		if _, err := s.Resolve(t.Context(), onerun.Resolution{Namespace: namespace, Job: job, Partition: partition, As: onerun.Skipped, By: "me", Reason: "why"}); err != nil {
+		if _, err := s.Resolve(t.Context(), onerun.Resolution{Namespace: namespace, Job: job, Partition: partition, As: onerun.Skipped, Who: onerun.Who{By: "me", Reason: "why"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestNames(t *testing.T) {
 	cancel("default", "마감", "p")
 	cancel("default", "mane", "p:q")
 	cancel("other", "mirror", "p")
-	if err := s.Pause(t.Context(), onerun.PauseRequest{Namespace: "default", Job: "mended", By: "me", Reason: "why"}); err != nil {
+	if err := s.Pause(t.Context(), onerun.PauseRequest{Namespace: "default", Job: "mended", Who: onerun.Who{By: "me", Reason: "why"}}); err != nil {
 		t.Fatal(err)
 	}
 	slices.Reverse(all)

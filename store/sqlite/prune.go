@@ -3,7 +3,8 @@ package sqlite
 import (
 	"context"
 	_ "embed" // queries
-	"strings"
+	"encoding/json"
+	"fmt"
 
 	"github.com/onerun-dev/onerun"
 )
@@ -28,8 +29,12 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 		return onerun.Pruned{}, err
 	}
 	var ids []string
+	cut := cutoffs{}
+	if err := cut.decode(q.Cursor); err != nil {
+		return onerun.Pruned{}, err
+	}
 	err = s.read(ctx, "look for what to prune", func(t *tx) error {
-		ids, err = t.prunable(q)
+		ids, err = t.prunable(q, &cut)
 		return err
 	})
 	if err != nil {
@@ -39,7 +44,7 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 	ids = ids[:min(len(ids), q.Limit)]
 	var p onerun.Pruned
 	err = s.lightly(ctx, "prune", func(t *tx) error {
-		p = onerun.Pruned{More: more}
+		p = onerun.Pruned{More: more, Cursor: cut.encode()}
 		for _, id := range ids {
 			if err := t.remove(id, q.ForgetKeys, &p); err != nil {
 				return err
@@ -63,7 +68,7 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 
 // prunable finds the runs that a request is about, at most one more than it may remove,
 // those that began first first.
-func (t *tx) prunable(q onerun.PruneRequest) ([]string, error) {
+func (t *tx) prunable(q onerun.PruneRequest, cut *cutoffs) ([]string, error) {
 	var ids []string
 	add := func(where string, args ...any) error {
 		if len(ids) > q.Limit {
@@ -99,34 +104,82 @@ func (t *tx) prunable(q onerun.PruneRequest) ([]string, error) {
 		}
 	}
 	if q.Keep > 0 {
-		jobs := []string{q.Job}
-		if q.Job == "" {
-			var err error
-			if jobs, err = t.jobNames(q.Namespace); err != nil {
-				return nil, err
-			}
+		if err := t.beyond(q, cut); err != nil {
+			return nil, err
 		}
-		seen := strings.Join(ids, " ")
-		for _, job := range jobs {
-			var at int64
-			var id string
-			err := t.row(`SELECT started_at, run_id FROM onerun_run WHERE namespace = ?1 AND job = ?2 AND status = 'SUCCEEDED'
-				ORDER BY started_at DESC, run_id DESC LIMIT 1 OFFSET ?3`, q.Namespace, job, q.Keep).Scan(&at, &id)
-			if noRows(err) {
+		have := len(ids)
+		for i := range cut.Jobs {
+			c, before := &cut.Jobs[i], len(ids)
+			if c.Done || before > q.Limit {
 				continue
 			}
-			if err == nil {
-				err = add("job = ?3 AND (started_at, run_id) <= (?4, ?5)", job, at, id)
-			}
-			if err != nil {
+			if err := add("job = ?3 AND started_at <= ?4 AND (started_at, run_id) <= (?4, ?5)", c.Job, c.At, c.ID); err != nil {
 				return nil, err
 			}
+			c.Done = len(ids) <= q.Limit // all that there was; what others remove meanwhile is gone too
 		}
-		if seen != "" {
+		if have > 0 {
 			ids = distinct(ids)
 		}
 	}
 	return ids, nil
+}
+
+// cutoffs are, for each job, the newest of its successes that are too many. To find them
+// is to walk over all that stay, so it is done once.
+type cutoffs struct {
+	Known bool
+	Jobs  []cutoff
+}
+
+type cutoff struct {
+	Job  string
+	At   int64
+	ID   string
+	Done bool // nothing is left of it
+}
+
+func (c *cutoffs) encode() string {
+	b, _ := json.Marshal(c) // strings and numbers
+	return string(b)
+}
+
+func (c *cutoffs) decode(s string) error {
+	if s == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(s), c); err != nil {
+		return fmt.Errorf("%w: that is no cursor of this store's: %w", onerun.ErrUsage, err)
+	}
+	return nil
+}
+
+// beyond finds the cutoffs, unless they are known.
+func (t *tx) beyond(q onerun.PruneRequest, cut *cutoffs) error {
+	if cut.Known {
+		return nil
+	}
+	jobs := []string{q.Job}
+	if q.Job == "" {
+		var err error
+		if jobs, err = t.jobNames(q.Namespace); err != nil {
+			return err
+		}
+	}
+	cut.Known, cut.Jobs = true, nil
+	for _, job := range jobs {
+		c := cutoff{Job: job}
+		err := t.row(`SELECT started_at, run_id FROM onerun_run WHERE namespace = ?1 AND job = ?2 AND status = 'SUCCEEDED'
+			ORDER BY started_at DESC, run_id DESC LIMIT 1 OFFSET ?3`, q.Namespace, job, q.Keep).Scan(&c.At, &c.ID)
+		if noRows(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		cut.Jobs = append(cut.Jobs, c)
+	}
+	return nil
 }
 
 // distinct drops what is there twice: over its age and over the number.
