@@ -363,11 +363,12 @@ type PruneRequest struct {
 
 // Pruned is what one step of Prune did.
 type Pruned struct {
-	Runs      int64  // removed
-	Keys      int64  // of them: keys that left a tombstone
-	Forgotten int64  // keys that may run again
-	More      bool   // there is more to remove by this request
-	Cursor    string // for the next step: what this one found out, in the store's own form
+	Runs      int64         // removed
+	Keys      int64         // of them: keys that left a tombstone
+	Forgotten int64         // keys that may run again
+	More      bool          // there is more to remove by this request
+	Held      time.Duration // for how long it kept others from writing
+	Cursor    string        // for the next step: what this one found out, in the store's own form
 }
 
 // String says what was done, for the record.

@@ -181,7 +181,6 @@ func (p *pruning) step(ctx context.Context, q onerun.PruneRequest) (more bool, e
 	}
 	bounded, cancel := p.bound(ctx)
 	defer cancel()
-	began := time.Now()
 	done, err := p.store.Prune(bounded, q)
 	if err != nil {
 		return false, err
@@ -190,14 +189,13 @@ func (p *pruning) step(ctx context.Context, q onerun.PruneRequest) (more bool, e
 	p.total.Runs += done.Runs
 	p.total.Keys += done.Keys
 	p.total.Forgotten += done.Forgotten
-	took := time.Since(began)
-	switch {
+	switch took := done.Held; {
 	case took > pruneTime:
 		p.q.Limit = max(pruneLeast, p.q.Limit/2)
 	case took < pruneTime/2:
 		p.q.Limit = min(pruneMost, p.q.Limit*2)
 	}
-	rest(min(max(took, time.Millisecond), pruneTime))
+	rest(min(max(done.Held, time.Millisecond), pruneTime))
 	return done.More, nil
 }
 

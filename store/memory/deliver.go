@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/onerun-dev/onerun"
 )
@@ -18,13 +19,14 @@ func (s *Store) Deliver(ctx context.Context, lease onerun.Lease, out onerun.Outc
 		return onerun.Delivery{}, fmt.Errorf("%w: an attempt can't end as %q", onerun.ErrUsage, st)
 	}
 	r := s.runs[lease.RunID]
-	if r == nil || r.Namespace != lease.Namespace || lease.Attempt < 1 || lease.Attempt > len(r.attempts) {
-		return onerun.Delivery{}, fmt.Errorf("%w: there is no attempt %d of run %s", onerun.ErrLost, lease.Attempt, lease.RunID)
+	if r == nil || r.Namespace != lease.Namespace {
+		return onerun.Delivery{}, fmt.Errorf("%w: there is no run %s", onerun.ErrLost, lease.RunID)
 	}
-	a := &r.attempts[lease.Attempt-1]
-	if a.Owner != lease.Owner {
-		return onerun.Delivery{}, fmt.Errorf("%w: attempt %d of run %s is another owner's", onerun.ErrLost, lease.Attempt, lease.RunID)
+	i := slices.IndexFunc(r.attempts, func(a onerun.Attempt) bool { return a.Number == lease.Attempt && a.Owner == lease.Owner })
+	if i < 0 {
+		return onerun.Delivery{}, fmt.Errorf("%w: attempt %d of run %s is not that owner's", onerun.ErrLost, lease.Attempt, lease.RunID)
 	}
+	a := &r.attempts[i]
 	d := onerun.Delivery{Attempt: lease.Attempt, Outcome: out, Kind: s.rules.Deliver(r.Run, *a, s.decided(r.RunID, lease.Attempt), out)}
 	was := string(a.Status) + " " + string(a.Reason)
 	switch d.Kind {
@@ -39,7 +41,9 @@ func (s *Store) Deliver(ctx context.Context, lease onerun.Lease, out onerun.Outc
 		s.close(r, out, onerun.ByOwner, now)
 		s.event(now, onerun.EventLateOutcome, r.Run, onerun.Who{}, "corrected, was "+was)
 	case onerun.DeliveredKept:
-		a.Late = &out
+		kept := out
+		kept.Error = onerun.CutError(out.Error)
+		a.Late = &kept
 		s.event(now, onerun.EventLateOutcome, r.Run, onerun.Who{}, onerun.MayHaveRunTwice)
 	}
 	d.Run = s.look(r, now)

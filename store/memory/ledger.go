@@ -80,6 +80,7 @@ func (s *Store) Runs(ctx context.Context, q onerun.Query) ([]onerun.Run, error) 
 	}
 	if q.Pruned || q.RunID != "" || q.Partition != "" {
 		runs = append(runs, s.buried(q)...)
+		slices.SortStableFunc(runs, func(a, b onerun.Run) int { return b.StartedAt.Compare(a.StartedAt) })
 	}
 	if q.Limit > 0 && len(runs) > q.Limit {
 		runs = runs[:q.Limit]
@@ -128,15 +129,15 @@ func (s *Store) staleAfter(r *record) time.Duration {
 	if r.StaleAfter > 0 {
 		return r.StaleAfter
 	}
-	var ended []onerun.Execution
+	var ended []onerun.Run
 	for _, o := range s.runs {
-		if o.Namespace == r.Namespace && o.Job == r.Job && o.Status == onerun.Succeeded {
-			ended = append(ended, o.Execution)
+		if o.Namespace == r.Namespace && o.Job == r.Job && o.Status != onerun.Running {
+			ended = append(ended, o.Run)
 		}
 	}
-	slices.SortFunc(ended, func(a, b onerun.Execution) int { return b.StartedAt.Compare(a.StartedAt) })
+	slices.SortFunc(ended, func(a, b onerun.Run) int { return b.StartedAt.Compare(a.StartedAt) })
 	longest := time.Duration(0)
-	for _, e := range ended[:min(len(ended), onerun.UsualRuns)] {
+	for _, e := range s.rules.Usual(ended) {
 		longest = max(longest, e.FinishedAt.Sub(e.StartedAt))
 	}
 	return onerun.UsualStaleAfter(longest)
@@ -163,7 +164,7 @@ func (s *Store) Detail(ctx context.Context, namespace, runID string) (onerun.Det
 	defer s.mu.Unlock()
 	r := s.runs[runID]
 	if t := s.tombOf(namespace, runID, "", ""); t != nil {
-		return onerun.Detail{Run: *t}, nil
+		return onerun.Detail{Run: *t, Events: s.eventsOf(runID)}, nil
 	}
 	if r == nil || r.Namespace != namespace {
 		return onerun.Detail{}, fmt.Errorf("run %s: %w", runID, onerun.ErrNotFound)
@@ -179,12 +180,17 @@ func (s *Store) Detail(ctx context.Context, namespace, runID string) (onerun.Det
 			d.Approvals = append(d.Approvals, *a)
 		}
 	}
+	d.Events = s.eventsOf(runID)
+	return d, nil
+}
+
+func (s *Store) eventsOf(runID string) (out []onerun.Event) {
 	for _, e := range s.events {
 		if e.RunID == runID {
-			d.Events = append(d.Events, e)
+			out = append(out, e)
 		}
 	}
-	return d, nil
+	return out
 }
 
 // Skips implements onerun.Ledger.

@@ -79,9 +79,13 @@ func (s *Store) Approve(ctx context.Context, q onerun.ApprovalRequest) (onerun.A
 		return onerun.Approval{}, err
 	}
 	defer s.mu.Unlock()
-	r := s.revive(q.Namespace, q.RunID)
+	r, pruned := s.runs[q.RunID], false
+	if r == nil {
+		r = s.buriedRun(q.Namespace, q.RunID)
+		pruned = r != nil
+	}
 	switch {
-	case r == nil:
+	case r == nil || r.Namespace != q.Namespace:
 		return onerun.Approval{}, fmt.Errorf("run %s: %w", q.RunID, onerun.ErrNotFound)
 	case !s.rules.Expected(r.Run, q.Expect):
 		return onerun.Approval{}, changed(r.Run)
@@ -90,6 +94,9 @@ func (s *Store) Approve(ctx context.Context, q onerun.ApprovalRequest) (onerun.A
 	if err := s.rules.Approve(r.Run, open, q, now); err != nil {
 		return onerun.Approval{}, err
 	}
+	if pruned {
+		s.unbury(r)
+	}
 	var a *onerun.Approval
 	event := onerun.EventRerunApproved
 	switch {
@@ -97,7 +104,8 @@ func (s *Store) Approve(ctx context.Context, q onerun.ApprovalRequest) (onerun.A
 		event = onerun.EventRerunRequested
 		a = s.approval(r, q, now)
 		a.RequestedBy, a.RequestReason, a.RequestedAt = q.By, q.Reason, now
-	case open != nil && open.By == "" && open.Status == r.Status && open.Attempt == r.Attempt: // what was requested is approved
+	case open != nil && open.By == "" && open.Status == r.Status && open.Attempt == r.Attempt &&
+		(open.ExpiresAt.IsZero() || now.Before(open.ExpiresAt)): // what was requested is approved
 		a = open
 		a.By, a.Reason, a.CreatedAt, a.ExpiresAt = q.By, q.Reason, now, q.ExpiresAt
 	default:

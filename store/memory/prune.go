@@ -38,7 +38,8 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 		}
 	}
 	if q.ForgetKeys && !p.More {
-		p.Forgotten += s.forget(q)
+		n, more := s.forget(q)
+		p.Forgotten, p.More = p.Forgotten+n, more
 	}
 	if p.Runs+p.Forgotten > 0 && q.By != "" {
 		s.event(now, onerun.EventPruned, onerun.Run{Namespace: q.Namespace, Job: q.Job, Partition: q.Partition}, q.Who, p.String())
@@ -50,7 +51,7 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 func (s *Store) prunable(q onerun.PruneRequest) []*record {
 	var all []*record
 	for _, r := range s.runs {
-		if r.Namespace == q.Namespace && (q.Job == "" || r.Job == q.Job) && r.Status == onerun.Succeeded {
+		if r.Namespace == q.Namespace && (q.Job == "" || r.Job == q.Job) && s.rules.PruneStatus(r.Status) {
 			all = append(all, r)
 		}
 	}
@@ -85,7 +86,7 @@ func (s *Store) remove(r *record) {
 }
 
 // forget removes tombstones, so that their keys may run again.
-func (s *Store) forget(q onerun.PruneRequest) (n int64) {
+func (s *Store) forget(q onerun.PruneRequest) (n int64, more bool) {
 	for id, t := range s.tombs {
 		if t.Namespace != q.Namespace || q.Job != "" && t.Job != q.Job || q.Partition != "" && t.Partition != q.Partition {
 			continue
@@ -93,10 +94,13 @@ func (s *Store) forget(q onerun.PruneRequest) (n int64) {
 		if q.Partition == "" && !q.Oldest && !t.FinishedAt.Before(q.Before) {
 			continue
 		}
+		if n == int64(q.Limit) {
+			return n, true
+		}
 		delete(s.tombs, id)
 		n++
 	}
-	return n
+	return n, false
 }
 
 // tombOf finds the tombstone of a run or a key; nil: there is none.
@@ -118,30 +122,26 @@ func (s *Store) buried(q onerun.Query) []onerun.Run {
 			out = append(out, *t)
 		}
 	}
-	slices.SortFunc(out, func(a, b onerun.Run) int { return b.StartedAt.Compare(a.StartedAt) })
 	return out
 }
 
-// revive gives a run for an approval; one that was pruned comes back.
-func (s *Store) revive(namespace, runID string) *record {
-	if r := s.runs[runID]; r != nil {
-		if r.Namespace != namespace {
-			return nil
-		}
-		return r
-	}
+// buriedRun gives a run for an approval, if it was pruned: made again of its tombstone,
+// which knows the last attempt alone; unbury puts it back into the ledger.
+func (s *Store) buriedRun(namespace, runID string) *record {
 	t := s.tombOf(namespace, runID, "", "")
 	if t == nil {
 		return nil
 	}
-	run := *t
-	run.Pruned = time.Time{}
-	r := &record{Run: run, seq: len(s.runs)}
-	for n := range run.Attempt {
-		r.attempts = append(r.attempts, onerun.Attempt{Number: n + 1, Status: run.Status, Execution: run.Execution})
+	r := &record{Run: *t, seq: len(s.runs)}
+	r.Pruned = time.Time{}
+	if r.Attempt > 0 {
+		r.attempts = []onerun.Attempt{{Number: r.Attempt, Status: r.Status, Execution: r.Execution}}
 	}
-	id := s.id(run.Namespace, run.Key())
-	s.runs[runID], s.keys[id] = r, r
-	delete(s.tombs, id)
 	return r
+}
+
+func (s *Store) unbury(r *record) {
+	id := s.id(r.Namespace, r.Key())
+	s.runs[r.RunID], s.keys[id] = r, r
+	delete(s.tombs, id)
 }

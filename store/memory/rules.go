@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -51,10 +52,14 @@ type Rules struct {
 	Approve func(run onerun.Run, open *onerun.Approval, q onerun.ApprovalRequest, now time.Time) error
 	// Deliver says what becomes of an end that comes late.
 	Deliver func(run onerun.Run, a onerun.Attempt, decided bool, o onerun.Outcome) onerun.DeliveryKind
-	// Prunable reports whether a run of this status may be removed, Bury whether a key
-	// that is removed leaves a tombstone.
-	Prunable func(run onerun.Run, open *onerun.Approval) bool
-	Bury     func(run onerun.Run) bool
+	// PruneStatus reports whether a run of this status may be removed, Prunable whether it
+	// may with what is open for it, Bury whether a key that is removed leaves a tombstone.
+	PruneStatus func(onerun.Status) bool
+	Prunable    func(run onerun.Run, open *onerun.Approval) bool
+	Bury        func(run onerun.Run) bool
+	// Usual gives those of a job's runs that have ended, newest first, from which the
+	// default of stale-after is reckoned.
+	Usual func(ended []onerun.Run) []onerun.Run
 	// Expected reports whether a run is still what an operator looked at.
 	Expected func(run onerun.Run, e onerun.Expect) bool
 	// Retry says when the next execution is due.
@@ -86,8 +91,11 @@ func (r Rules) complete() Rules {
 	r.Resolve = or(r.Resolve != nil, r.Resolve, onerun.ResolveAllowed)
 	r.Approve = or(r.Approve != nil, r.Approve, onerun.ApproveAllowed)
 	r.Deliver = or(r.Deliver != nil, r.Deliver, onerun.DeliveryOf)
-	r.Prunable = or(r.Prunable != nil, r.Prunable, func(run onerun.Run, open *onerun.Approval) bool {
-		return run.Status == onerun.Succeeded && open == nil
+	r.PruneStatus = or(r.PruneStatus != nil, r.PruneStatus, func(s onerun.Status) bool { return s == onerun.Succeeded })
+	r.Prunable = or(r.Prunable != nil, r.Prunable, func(_ onerun.Run, open *onerun.Approval) bool { return open == nil })
+	r.Usual = or(r.Usual != nil, r.Usual, func(ended []onerun.Run) []onerun.Run {
+		ended = slices.DeleteFunc(ended, func(run onerun.Run) bool { return run.Status != onerun.Succeeded })
+		return ended[:min(len(ended), onerun.UsualRuns)]
 	})
 	r.Bury = or(r.Bury != nil, r.Bury, func(onerun.Run) bool { return true })
 	r.Expected = or(r.Expected != nil, r.Expected, func(run onerun.Run, e onerun.Expect) bool { return onerun.Expected(run) == e })

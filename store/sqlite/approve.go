@@ -29,7 +29,8 @@ func (t *tx) approve(q onerun.ApprovalRequest) (a onerun.Approval, err error) {
 	if err := onerun.ApproveAllowed(run, open, q, t.now); err != nil {
 		return a, err
 	}
-	requested := open != nil && open.By == "" && open.Status == run.Status && open.Attempt == run.Attempt
+	requested := open != nil && open.By == "" && open.Status == run.Status && open.Attempt == run.Attempt &&
+		(open.ExpiresAt.IsZero() || t.now.Before(open.ExpiresAt))
 	if open != nil && !requested { // outdated: the run is not what its author saw, or the time is over
 		if err := t.exec("UPDATE onerun_approval SET used_at = ?2, used_attempt = 0 WHERE id = ?1", open.ID, t.now.UnixMicro()); err != nil {
 			return a, err

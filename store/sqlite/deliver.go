@@ -98,7 +98,8 @@ func (t *tx) keepLate(run onerun.Run, a onerun.Attempt, out onerun.Outcome) erro
 // ledger knows the run that the file's note names.
 func (t *tx) lateEnds(st *settled, v view) (known bool, err error) {
 	n := v.note
-	if err := t.row("SELECT EXISTS (SELECT 1 FROM onerun_run WHERE run_id = ?1)", n.RunID).Scan(&known); err != nil || !known {
+	if err := t.row("SELECT EXISTS (SELECT 1 FROM onerun_run WHERE run_id = ?1) OR EXISTS (SELECT 1 FROM onerun_tombstone WHERE run_id = ?1)",
+		n.RunID).Scan(&known); err != nil || !known {
 		return known, err
 	}
 	for _, l := range v.ends() {
@@ -155,19 +156,18 @@ type waiting struct {
 	path string
 }
 
-// waitingRuns finds the ends of RUNNING runs whose owners don't hold their locks any
-// more. With all it looks into every lock file of this store's directory as well.
-func (s *Store) waitingEnds(ctx context.Context, all bool) ([]waiting, error) {
-	var found []waiting
+// waitingEnds finds the ends of RUNNING runs whose owners don't hold their locks any
+// more; trying says that an owner holds its lock, and the end that it tries to record.
+// With all it looks into every lock file of this store's directory as well.
+func (s *Store) waitingEnds(ctx context.Context, all bool) (found []waiting, trying bool, err error) {
 	var files []filelock.State
 	if all {
-		var err error
 		if files, err = s.dir.List(); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	err := s.read(ctx, "look for ends that wait", func(t *tx) error {
-		found = nil
+	err = s.read(ctx, "look for ends that wait", func(t *tx) error {
+		found, trying = nil, false
 		running, err := t.runs("WHERE r.status = 'RUNNING'")
 		if err != nil {
 			return err
@@ -178,10 +178,15 @@ func (s *Store) waitingEnds(ctx context.Context, all bool) ([]waiting, error) {
 				continue // its directory is not there now
 			}
 			st, err := dir.Look(r.Namespace, r.Lock)
-			if err != nil || st.Held {
+			if err != nil {
 				continue
 			}
-			if left := endOf(viewOfState(st), r); left != nil {
+			left := endOf(viewOfState(st), r)
+			switch {
+			case left == nil:
+			case st.Held: // its owner tries, and may yet die of it
+				trying = true
+			default:
 				found = append(found, waiting{r, *left, dir, r.Lock, st.Path})
 			}
 		}
@@ -202,7 +207,7 @@ func (s *Store) waitingEnds(ctx context.Context, all bool) ([]waiting, error) {
 		}
 		return nil
 	})
-	return found, err
+	return found, trying, err
 }
 
 // endOf is the end of a RUNNING run that a lock file holds.
@@ -235,7 +240,7 @@ func (t *tx) closedOtherwise(left filelock.Left) (*waiting, error) {
 
 // Spooled implements onerun.Spooler.
 func (s *Store) Spooled(ctx context.Context) ([]onerun.Spooled, error) {
-	found, err := s.waitingEnds(ctx, true)
+	found, _, err := s.waitingEnds(ctx, true)
 	var out []onerun.Spooled
 	for _, w := range found {
 		out = append(out, onerun.Spooled{
@@ -250,12 +255,11 @@ func (s *Store) Flush(ctx context.Context) ([]onerun.Delivery, error) { return s
 
 func (s *Store) flush(ctx context.Context, all bool) ([]onerun.Delivery, error) {
 	mark := s.dir.Waiting()
-	found, err := s.waitingEnds(ctx, all)
+	found, failed, err := s.waitingEnds(ctx, all)
 	if err != nil {
 		return nil, err
 	}
 	var out []onerun.Delivery
-	failed := false
 	for _, w := range found {
 		d, err := s.deliverOne(ctx, w)
 		if errors.Is(err, errInUse) {

@@ -1,6 +1,10 @@
 package sqlite
 
-import "github.com/onerun-dev/onerun"
+import (
+	"fmt"
+
+	"github.com/onerun-dev/onerun"
+)
 
 // Forget lets go of what an owner holds, as a claim does that ends in an error: the lock
 // is free, its note stays.
@@ -35,3 +39,12 @@ func WithFSTypeOf(dir string, magic int64) Option {
 func (s *Store) LockPath(lock onerun.LockName) string {
 	return s.lockPath(onerun.DefaultNamespace, lock)
 }
+
+// Schema1 makes version 1 of the schema in an empty database, as the program of that
+// version did.
+func Schema1() string {
+	return schema1 + fmt.Sprintf("; PRAGMA user_version = %d; PRAGMA application_id = %d", versionNumber(1), applicationID)
+}
+
+// ThisVersion is what PRAGMA user_version says of this program's schema.
+func ThisVersion() int { return versionNumber(len(schemas)) }

@@ -4,7 +4,10 @@ import (
 	"context"
 	_ "embed" // queries
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/onerun-dev/onerun"
 )
@@ -28,36 +31,41 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 	if err != nil {
 		return onerun.Pruned{}, err
 	}
-	var ids []string
-	cut := cutoffs{}
-	if err := cut.decode(q.Cursor); err != nil {
+	at, err := decodeCursor(q.Cursor)
+	if err != nil {
 		return onerun.Pruned{}, err
 	}
+	var found []chosen
 	err = s.read(ctx, "look for what to prune", func(t *tx) error {
-		ids, err = t.prunable(q, &cut)
+		found, err = t.prunable(q, at)
 		return err
 	})
 	if err != nil {
 		return onerun.Pruned{}, err
 	}
-	more := len(ids) > q.Limit
-	ids = ids[:min(len(ids), q.Limit)]
+	more := len(found) > q.Limit
+	found = found[:min(len(found), q.Limit)]
+	if n := len(found); n > 0 {
+		at.Started, at.ID = found[n-1].started, found[n-1].id
+	}
 	var p onerun.Pruned
+	began := time.Now()
 	err = s.lightly(ctx, "prune", func(t *tx) error {
-		p = onerun.Pruned{More: more, Cursor: cut.encode()}
-		for _, id := range ids {
-			if err := t.remove(id, q.ForgetKeys, &p); err != nil {
+		p, began = onerun.Pruned{More: more, Cursor: at.encode()}, t.now
+		for _, c := range found {
+			if err := t.remove(c, q.ForgetKeys, &p); err != nil {
 				return err
 			}
 		}
-		if q.ForgetKeys && p.Runs < int64(q.Limit) {
+		if q.ForgetKeys && !more {
 			n, err := t.forget(q)
-			p.Forgotten += n
-			p.More = p.More || n == int64(q.Limit)
+			p.Forgotten += min(n, int64(q.Limit))
+			p.More = n > int64(q.Limit)
 			if err != nil {
 				return err
 			}
 		}
+		p.Held = time.Since(began)
 		if p.Runs+p.Forgotten == 0 || q.By == "" {
 			return nil
 		}
@@ -66,99 +74,111 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 	return p, err
 }
 
-// prunable finds the runs that a request is about, at most one more than it may remove,
-// those that began first first.
-func (t *tx) prunable(q onerun.PruneRequest, cut *cutoffs) ([]string, error) {
-	var ids []string
-	add := func(where string, args ...any) error {
-		if len(ids) > q.Limit {
-			return nil
-		}
-		// What is open for a run keeps it.
-		query := `SELECT run_id FROM onerun_run r WHERE namespace = ?1 AND status = 'SUCCEEDED' AND ` + where + `
-			AND NOT EXISTS (SELECT 1 FROM onerun_approval a WHERE a.run_id = r.run_id AND a.used_at IS NULL)
-			ORDER BY started_at, run_id LIMIT ?2`
-		return t.each(func(scan func(...any) error) error {
-			var id string
-			err := scan(&id)
-			ids = append(ids, id)
-			return err
-		}, query, append([]any{q.Namespace, q.Limit + 1 - len(ids)}, args...)...)
-	}
-	switch {
-	case q.Partition != "":
-		return ids, add("key = ?3", onerun.MakeKey(q.Job, q.Partition))
-	case q.Oldest && q.Job != "":
-		return ids, add("job = ?3", q.Job)
-	case q.Oldest:
-		return ids, add("true")
-	}
-	if !q.Before.IsZero() {
-		before := q.Before.UnixMicro() // what ended before it began before it, which the index knows
-		where, args := "started_at < ?3 AND finished_at < ?3", []any{before}
-		if q.Job != "" {
-			where, args = where+" AND job = ?4", append(args, q.Job)
-		}
-		if err := add(where, args...); err != nil {
-			return nil, err
-		}
-	}
-	if q.Keep > 0 {
-		if err := t.beyond(q, cut); err != nil {
-			return nil, err
-		}
-		have := len(ids)
-		for i := range cut.Jobs {
-			c, before := &cut.Jobs[i], len(ids)
-			if c.Done || before > q.Limit {
-				continue
-			}
-			if err := add("job = ?3 AND started_at <= ?4 AND (started_at, run_id) <= (?4, ?5)", c.Job, c.At, c.ID); err != nil {
-				return nil, err
-			}
-			c.Done = len(ids) <= q.Limit // all that there was; what others remove meanwhile is gone too
-		}
-		if have > 0 {
-			ids = distinct(ids)
-		}
-	}
-	return ids, nil
+// chosen is a run that a request is about, as it was when it was looked for.
+type chosen struct {
+	id      string
+	started int64
 }
 
-// cutoffs are, for each job, the newest of its successes that are too many. To find them
-// is to walk over all that stay, so it is done once.
-type cutoffs struct {
-	Known bool
-	Jobs  []cutoff
+// cursor is where a request has come to, and what its first step found out.
+type cursor struct {
+	Cuts    map[string]cut // by job: the newest of its successes that are too many
+	Started int64          // everything up to here has been looked at
+	ID      string
 }
 
-type cutoff struct {
-	Job  string
-	At   int64
-	ID   string
-	Done bool // nothing is left of it
+type cut struct {
+	Started int64
+	ID      string
 }
 
-func (c *cutoffs) encode() string {
-	b, _ := json.Marshal(c) // strings and numbers
+func (c *cursor) encode() string {
+	b, _ := json.Marshal(c) // numbers and strings
 	return string(b)
 }
 
-func (c *cutoffs) decode(s string) error {
+func decodeCursor(s string) (*cursor, error) {
+	c := &cursor{Started: math.MinInt64}
 	if s == "" {
-		return nil
+		return c, nil
 	}
 	if err := json.Unmarshal([]byte(s), c); err != nil {
-		return fmt.Errorf("%w: that is no cursor of this store's: %w", onerun.ErrUsage, err)
+		return nil, fmt.Errorf("%w: that is no cursor of this store's: %w", onerun.ErrUsage, err)
 	}
-	return nil
+	return c, nil
 }
 
-// beyond finds the cutoffs, unless they are known.
-func (t *tx) beyond(q onerun.PruneRequest, cut *cutoffs) error {
-	if cut.Known {
+// prunable finds the runs that a request is about, at most one more than it may remove,
+// those that began first first. What is open for a run keeps it.
+func (t *tx) prunable(q onerun.PruneRequest, at *cursor) ([]chosen, error) {
+	where, args := "true", []any{q.Namespace, at.Started, at.ID, math.MaxInt64}
+	and := func(condition string, arg any) {
+		args = append(args, arg)
+		where += fmt.Sprintf(" AND "+condition, len(args))
+	}
+	before := q.Before.UnixMicro() // what ended before it began before it, which the index knows
+	switch {
+	case q.Partition != "":
+		and("key = ?%d", onerun.MakeKey(q.Job, q.Partition))
+	case q.Job != "":
+		and("job = ?%d", q.Job)
+	}
+	if q.Keep > 0 {
+		if err := t.cuts(q, at); err != nil {
+			return nil, err
+		}
+	}
+	if q.Partition == "" && !q.Oldest { // nothing beyond the last of all bounds
+		last := int64(math.MinInt64)
+		if !q.Before.IsZero() {
+			last = before
+		}
+		for _, c := range at.Cuts {
+			last = max(last, c.Started)
+		}
+		args[3] = last
+	}
+	query := `SELECT run_id, started_at, finished_at, job FROM onerun_run r
+		WHERE namespace = ?1 AND status = 'SUCCEEDED' AND started_at BETWEEN ?2 AND ?4 AND (started_at, run_id) > (?2, ?3) AND ` + where + `
+		AND NOT EXISTS (SELECT 1 FROM onerun_approval a WHERE a.run_id = r.run_id AND a.used_at IS NULL)
+		ORDER BY started_at, run_id`
+	var found []chosen
+	err := t.each(func(scan func(...any) error) error {
+		var c chosen
+		var finished int64
+		var job string
+		if err := scan(&c.id, &c.started, &finished, &job); err != nil {
+			return err
+		}
+		if q.Partition != "" || q.Oldest || !q.Before.IsZero() && finished < before || at.Cuts[job].includes(c) {
+			found = append(found, c)
+		}
+		if len(found) > q.Limit {
+			return errEnough
+		}
+		return nil
+	}, query, args...)
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return found, err
+}
+
+// errEnough ends the reading of rows.
+var errEnough = errors.New("enough")
+
+// includes reports whether a run is one of those that are too many of its job.
+func (c cut) includes(r chosen) bool {
+	return c.ID != "" && (r.started < c.Started || r.started == c.Started && r.id <= c.ID)
+}
+
+// cuts finds, for each job, the newest of its successes that are too many. To find it is
+// to walk over all that stay, so it is done in a request's first step only.
+func (t *tx) cuts(q onerun.PruneRequest, at *cursor) error {
+	if at.Cuts != nil {
 		return nil
 	}
+	at.Cuts = map[string]cut{}
 	jobs := []string{q.Job}
 	if q.Job == "" {
 		var err error
@@ -166,33 +186,19 @@ func (t *tx) beyond(q onerun.PruneRequest, cut *cutoffs) error {
 			return err
 		}
 	}
-	cut.Known, cut.Jobs = true, nil
 	for _, job := range jobs {
-		c := cutoff{Job: job}
+		var c cut
 		err := t.row(`SELECT started_at, run_id FROM onerun_run WHERE namespace = ?1 AND job = ?2 AND status = 'SUCCEEDED'
-			ORDER BY started_at DESC, run_id DESC LIMIT 1 OFFSET ?3`, q.Namespace, job, q.Keep).Scan(&c.At, &c.ID)
+			ORDER BY started_at DESC, run_id DESC LIMIT 1 OFFSET ?3`, q.Namespace, job, q.Keep).Scan(&c.Started, &c.ID)
 		if noRows(err) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		cut.Jobs = append(cut.Jobs, c)
+		at.Cuts[job] = c
 	}
 	return nil
-}
-
-// distinct drops what is there twice: over its age and over the number.
-func distinct(ids []string) []string {
-	seen := map[string]bool{}
-	var out []string
-	for _, id := range ids {
-		if !seen[id] {
-			seen[id] = true
-			out = append(out, id)
-		}
-	}
-	return out
 }
 
 // jobNames lists the jobs that have runs, by one look-up each.
@@ -212,10 +218,11 @@ func (t *tx) jobNames(namespace string) ([]string, error) {
 }
 
 // remove takes one run away, if it is still what it was when it was chosen.
-func (t *tx) remove(id string, forget bool, p *onerun.Pruned) error {
+func (t *tx) remove(c chosen, forget bool, p *onerun.Pruned) error {
 	var namespace, job, key string
-	err := t.row(`SELECT namespace, job, coalesce(key, '') FROM onerun_run r WHERE run_id = ?1 AND status = 'SUCCEEDED'
-		AND NOT EXISTS (SELECT 1 FROM onerun_approval a WHERE a.run_id = r.run_id AND a.used_at IS NULL)`, id).Scan(&namespace, &job, &key)
+	id := c.id
+	err := t.row(`SELECT namespace, job, coalesce(key, '') FROM onerun_run r WHERE run_id = ?1 AND started_at = ?2 AND status = 'SUCCEEDED'
+		AND NOT EXISTS (SELECT 1 FROM onerun_approval a WHERE a.run_id = r.run_id AND a.used_at IS NULL)`, id, c.started).Scan(&namespace, &job, &key)
 	if noRows(err) {
 		return nil
 	}
@@ -239,8 +246,9 @@ func (t *tx) remove(id string, forget bool, p *onerun.Pruned) error {
 			namespace, job, id+"/1")
 	default:
 		err = t.exec("DELETE FROM onerun_skip WHERE namespace = ?1 AND job = ?2 AND key = ?3", namespace, job, key)
-		if err == nil { // the token stands in the tombstone, or follows the clock
-			err = t.exec("DELETE FROM onerun_lock WHERE namespace = ?1 AND lock = ?2 AND owner IS NULL", namespace, onerun.KeyLock(key))
+		if err == nil && !forget { // the token stands in the tombstone, until that goes
+			err = t.exec(`DELETE FROM onerun_lock WHERE namespace = ?1 AND lock = ?2 AND owner IS NULL
+				AND token <= (SELECT token FROM onerun_tombstone WHERE namespace = ?1 AND key = ?3)`, namespace, onerun.KeyLock(key), key)
 		}
 		if forget {
 			p.Forgotten++
@@ -250,28 +258,41 @@ func (t *tx) remove(id string, forget bool, p *onerun.Pruned) error {
 	return err
 }
 
-// forget removes tombstones that a request is about.
-func (t *tx) forget(q onerun.PruneRequest) (int64, error) {
-	where, args := "namespace = ?1", []any{q.Namespace, q.Limit}
+// forget removes tombstones that a request is about, and returns how many there were, at
+// most one more than it may remove.
+func (t *tx) forget(q onerun.PruneRequest) (n int64, err error) {
+	where, args := "namespace = ?1", []any{q.Namespace, q.Limit + 1}
+	and := func(condition string, arg any) {
+		args = append(args, arg)
+		where += fmt.Sprintf(" AND "+condition, len(args))
+	}
 	switch {
 	case q.Partition != "":
-		where += " AND key = ?3"
-		args = append(args, onerun.MakeKey(q.Job, q.Partition))
-	case q.Oldest:
-	case q.Before.IsZero(): // a number to keep says nothing of keys whose runs are gone
+		and("key = ?%d", onerun.MakeKey(q.Job, q.Partition))
+	case !q.Oldest && q.Before.IsZero(): // a number to keep says nothing of keys whose runs are gone
 		return 0, nil
-	default:
-		where += " AND finished_at < ?3"
-		args = append(args, q.Before.UnixMicro())
+	case !q.Oldest:
+		and("finished_at < ?%d", q.Before.UnixMicro())
 	}
 	if q.Partition == "" && q.Job != "" {
-		where += " AND job = ?4"
-		args = append(args, q.Job)
-		if len(args) == 3 { // ?3 is not used
-			args = []any{args[0], args[1], nil, q.Job}
+		and("job = ?%d", q.Job)
+	}
+	var keys []string
+	err = t.each(func(scan func(...any) error) error {
+		var key string
+		err := scan(&key)
+		keys = append(keys, key)
+		return err
+	}, "SELECT key FROM onerun_tombstone WHERE "+where+" LIMIT ?2", args...)
+	for _, key := range keys[:min(len(keys), q.Limit)] {
+		if err == nil {
+			err = t.keepToken(q.Namespace, key)
+		}
+		if err == nil {
+			err = t.exec("DELETE FROM onerun_tombstone WHERE namespace = ?1 AND key = ?2", q.Namespace, key)
 		}
 	}
-	return t.changed("DELETE FROM onerun_tombstone WHERE (namespace, key) IN (SELECT namespace, key FROM onerun_tombstone WHERE "+where+" LIMIT ?2)", args...)
+	return int64(len(keys)), err
 }
 
 // Size implements onerun.Sizer.

@@ -101,8 +101,8 @@ func (t *tx) page(q onerun.Query, statuses ...onerun.Status) ([]*runRow, error) 
 		and("r.job = ?", q.Job)
 	}
 	switch {
-	case q.RetryDue:
-		and("r.status = 'FAILED' AND r.next_retry_at IS NOT NULL")
+	case q.RetryDue: // of the few with a retry, not of the many that FAILED: + keeps an index from being used
+		and("+r.status = 'FAILED' AND r.next_retry_at IS NOT NULL")
 	case len(statuses) == 1:
 		and("r.status = ?", statuses[0])
 	case len(statuses) > 1:

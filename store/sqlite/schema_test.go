@@ -142,20 +142,35 @@ func TestIndexIsAnInternalError(t *testing.T) {
 type event struct {
 	ID, At                                              int64
 	Event, Namespace, Job, Key, Run, By, Reason, Detail string
-	Chain, Hash                                         string
+	Chain, Hash, Terminal                               string
+}
+
+// hash is what the event's should be, after the one before it in its chain.
+func (e event) hash(t *testing.T, last string) string {
+	t.Helper()
+	fields := []any{last, e.At, e.Event, e.Namespace, e.Job, e.Key, e.Run, e.By, e.Reason, e.Detail}
+	if e.Terminal != "" {
+		fields = append(fields, e.Terminal)
+	}
+	content, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }
 
 func journal(t *testing.T, d *sql.DB) (events []event) {
 	t.Helper()
 	rows, err := d.QueryContext(soon(t), `SELECT id, at, event, namespace, job, coalesce(key, ''), coalesce(run_id, ''), coalesce(by, ''),
-		coalesce(reason, ''), coalesce(detail, ''), chain, hash FROM onerun_event ORDER BY id`)
+		coalesce(reason, ''), coalesce(detail, ''), chain, hash, coalesce(terminal, '') FROM onerun_event ORDER BY id`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var e event
-		if err := rows.Scan(&e.ID, &e.At, &e.Event, &e.Namespace, &e.Job, &e.Key, &e.Run, &e.By, &e.Reason, &e.Detail, &e.Chain, &e.Hash); err != nil {
+		if err := rows.Scan(&e.ID, &e.At, &e.Event, &e.Namespace, &e.Job, &e.Key, &e.Run, &e.By, &e.Reason, &e.Detail, &e.Chain, &e.Hash, &e.Terminal); err != nil {
 			t.Fatal(err)
 		}
 		events = append(events, e)
@@ -171,11 +186,7 @@ func broken(t *testing.T, events []event) int64 {
 	t.Helper()
 	last := map[string]string{}
 	for _, e := range events {
-		content, err := json.Marshal([]any{last[e.Chain], e.At, e.Event, e.Namespace, e.Job, e.Key, e.Run, e.By, e.Reason, e.Detail})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != e.Hash {
+		if e.hash(t, last[e.Chain]) != e.Hash {
 			return e.ID
 		}
 		last[e.Chain] = e.Hash
@@ -206,7 +217,7 @@ func TestHashChain(t *testing.T) {
 		}
 	}
 	for range 2 {
-		p := onerun.PauseRequest{Namespace: "default", Job: "settle", Who: onerun.Who{By: "bob", Reason: "wait"}}
+		p := onerun.PauseRequest{Namespace: "default", Job: "settle", Who: onerun.Who{By: "bob", Terminal: "pts/3", Reason: "wait"}}
 		if err := b.Pause(soon(t), p); err != nil {
 			t.Fatal(err)
 		}
@@ -229,11 +240,17 @@ func TestHashChain(t *testing.T) {
 	if id := broken(t, events); id != 0 {
 		t.Fatalf("event %d doesn't fit its chain", id)
 	}
+	for _, e := range events { // where a decision was made is kept with it
+		if (e.Terminal == "pts/3") != (e.Event == onerun.EventPaused || e.Event == onerun.EventResumed) {
+			t.Errorf("event %s was made at %q", e.Event, e.Terminal)
+		}
+	}
 	// The last row of a chain can be taken off unseen: nothing covers it yet.
 	for _, e := range events[:len(events)-4] {
 		for _, change := range []string{
 			"UPDATE onerun_event SET reason = 'nothing' WHERE id = ?1", "UPDATE onerun_event SET by = 'eve' WHERE id = ?1",
 			"UPDATE onerun_event SET at = at + 1 WHERE id = ?1", "UPDATE onerun_event SET detail = 'x' WHERE id = ?1",
+			"UPDATE onerun_event SET terminal = 'tty1' WHERE id = ?1",
 			"DELETE FROM onerun_event WHERE id = ?1",
 		} {
 			if strings.HasPrefix(change, "DELETE") && !slices.ContainsFunc(events, func(later event) bool { return later.Chain == e.Chain && later.ID > e.ID }) {
@@ -250,8 +267,8 @@ func TestHashChain(t *testing.T) {
 			if id := broken(t, journal(t, d)); id == 0 {
 				t.Errorf("%q of event %d (%s) isn't seen", change, e.ID, e.Event)
 			}
-			mustExec(t, d, "INSERT OR REPLACE INTO onerun_event (id, at, event, namespace, job, key, run_id, by, reason, detail, chain, hash) VALUES (?1, ?2, ?3, ?4, ?5, nullif(?6, ''), nullif(?7, ''), nullif(?8, ''), nullif(?9, ''), nullif(?10, ''), ?11, ?12)",
-				e.ID, e.At, e.Event, e.Namespace, e.Job, e.Key, e.Run, e.By, e.Reason, e.Detail, e.Chain, e.Hash)
+			mustExec(t, d, "INSERT OR REPLACE INTO onerun_event (id, at, event, namespace, job, key, run_id, by, reason, detail, chain, hash, terminal) VALUES (?1, ?2, ?3, ?4, ?5, nullif(?6, ''), nullif(?7, ''), nullif(?8, ''), nullif(?9, ''), nullif(?10, ''), ?11, ?12, nullif(?13, ''))",
+				e.ID, e.At, e.Event, e.Namespace, e.Job, e.Key, e.Run, e.By, e.Reason, e.Detail, e.Chain, e.Hash, e.Terminal)
 		}
 	}
 	if id := broken(t, journal(t, d)); id != 0 {

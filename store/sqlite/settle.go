@@ -95,6 +95,7 @@ func (t *tx) leftBehind(st *settled, found view) error {
 	if n == nil {
 		return nil
 	}
+	given := st.lastToken // by this ledger, under this lock
 	st.lastToken = max(st.lastToken, n.Token)
 	if found.held {
 		return nil
@@ -102,6 +103,7 @@ func (t *tx) leftBehind(st *settled, found view) error {
 	f := found.fate()
 	if n.RunID != "" {
 		known, err := t.lateEnds(st, found)
+		known = known || n.Token <= given // a run that was pruned
 		if err != nil || known {
 			return err
 		}
@@ -269,7 +271,7 @@ func (t *tx) state(c onerun.Claim) (*settled, error) {
 		if err != nil {
 			return nil, err
 		}
-		st.run, st.lastToken = &runRow{Run: tomb}, max(st.lastToken, tomb.Token)
+		st.run, st.runFate.evidence = &runRow{Run: tomb}, tomb.Evidence
 	}
 	switch {
 	case running == nil:

@@ -64,9 +64,19 @@ func (t *tx) revive(r onerun.Run) error {
 		}
 	}
 	if err == nil {
+		err = t.keepToken(r.Namespace, r.Key())
+	}
+	if err == nil {
 		err = t.exec("DELETE FROM onerun_tombstone WHERE namespace = ?1 AND key = ?2", r.Namespace, r.Key())
 	}
 	return err
+}
+
+// keepToken gives a lock the token back that only a tombstone knows: the next owner's
+// has to be larger, whatever the clock says.
+func (t *tx) keepToken(namespace, key string) error {
+	return t.exec(`INSERT INTO onerun_lock (namespace, lock, token) SELECT namespace, lock, token FROM onerun_tombstone
+		WHERE namespace = ?1 AND key = ?2 ON CONFLICT (namespace, lock) DO UPDATE SET token = max(token, excluded.token)`, namespace, key)
 }
 
 func noRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

@@ -10,6 +10,7 @@ ALTER TABLE onerun_attempt ADD COLUMN late TEXT;       -- a JSON object
 ALTER TABLE onerun_approval ADD COLUMN requested_by TEXT;
 ALTER TABLE onerun_approval ADD COLUMN request_reason TEXT;
 ALTER TABLE onerun_approval ADD COLUMN requested_at INTEGER;
+CREATE INDEX onerun_approval_run ON onerun_approval (run_id);
 
 ALTER TABLE onerun_event ADD COLUMN terminal TEXT;     -- where the operator sat
 
