@@ -65,9 +65,9 @@ func Cases(h Harness) []Case {
 	h.Clients, h.Rounds = or(h.Clients, 8), or(h.Rounds, 5)
 	var cases []Case
 	for _, topic := range [][]check{
-		rowCases(), orderCases(), approvalCases(), transitionCases(), tokenCases(), replyCases(),
+		rowCases(), orderCases(), approvalCases(), twoPeopleCases(), transitionCases(), deliveryCases(), tokenCases(), replyCases(),
 		leaseCases(), crashPolicyCases(), lockCases(), retryCases(), pauseCases(), resolveCases(),
-		skipCases(), namespaceCases(), readCases(), keptCases(), malformedCases(), contentionCases(), crashCases(),
+		skipCases(), namespaceCases(), readCases(), keptCases(), pruneCases(), forgetCases(), malformedCases(), contentionCases(), crashCases(),
 		nameCases(), // last, since they leave the most names behind, for every listing to look at
 	} {
 		for _, c := range topic {

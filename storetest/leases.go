@@ -158,7 +158,45 @@ func leaseCases() []check {
 			t.pass(2 * time.Minute)
 			equal(t, t.run(g.Lease.RunID).Stale, true, "Run.Stale past twice the longest success")
 		}},
+		{"leases/stale-after from the last successes", func(t *trial) { t.usualStaleAfter() }},
 	}
+}
+
+// usualStaleAfter makes a history of one long success, a longer failure, and short
+// successes, until the long one is not among the last any more.
+func (t *trial) usualStaleAfter() {
+	lasts := func(d time.Duration, o onerun.Outcome) {
+		c := t.job("settle", "")
+		c.TTL = onerun.MaxTTL
+		g := t.grantedBy(t.s, c)
+		t.pass(d)
+		t.finish(g, o)
+	}
+	if t.h.Advance == nil { // the least default is ten minutes
+		lasts(0, succeeded)
+		equal(t, t.run(t.granted(t.job("settle", "")).Lease.RunID).Stale, false, "Run.Stale of a run that has just begun")
+		return
+	}
+	stale := func(after time.Duration) {
+		c := t.job("settle", "")
+		c.TTL = onerun.MaxTTL
+		g := t.grantedBy(t.s, c)
+		t.pass(after - time.Second)
+		equal(t, t.run(g.Lease.RunID).Stale, false, "Run.Stale before %s", after)
+		t.pass(2 * time.Second)
+		equal(t, t.run(g.Lease.RunID).Stale, true, "Run.Stale past %s", after)
+		t.finish(g, failed)
+	}
+	lasts(2*time.Hour, succeeded)
+	lasts(5*time.Hour, failed)
+	for range onerun.UsualRuns - 1 {
+		lasts(time.Minute, succeeded)
+	}
+	stale(4 * time.Hour)
+	lasts(time.Minute, succeeded)
+	stale(onerun.MinStaleAfter)
+	lasts(6*time.Minute, succeeded)
+	stale(12 * time.Minute)
 }
 
 // leased makes a claim with a lease that can be waited for.

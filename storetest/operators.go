@@ -93,3 +93,27 @@ func (t *trial) decided(runID, name string) {
 	equal(t, e.By, operator, "who is kept with event %s", name)
 	equal(t, e.Reason, because, "reason that is kept with event %s", name)
 }
+
+// stepBy asks for a step towards a rerun of a run as it was read.
+func stepBy(r onerun.Run, step onerun.ApprovalStep, by string) onerun.ApprovalRequest {
+	q := approval(r)
+	q.Step, q.By, q.Reason = step, by, or(string(step), "alone")+" by "+by
+	return q
+}
+
+func (t *trial) step(r onerun.Run, step onerun.ApprovalStep, by string) onerun.Approval {
+	a, err := t.s.Approve(t.ctx, stepBy(r, step, by))
+	t.must(err, "step %q towards a rerun of %s by %s", step, r.Name(), by)
+	equal(t, a.RunID, r.RunID, "Approval.RunID")
+	equal(t, a.Status, r.Status, "Approval.Status")
+	equal(t, a.Attempt, r.Attempt, "Approval.Attempt")
+	return a
+}
+
+// stepRefused takes a step that isn't allowed, which must change nothing.
+func (t *trial) stepRefused(r onerun.Run, step onerun.ApprovalStep, by, what string) {
+	before := t.look()
+	_, err := t.s.Approve(t.ctx, stepBy(r, step, by))
+	t.is(err, onerun.ErrState, "%s", what)
+	t.unchanged(before, t.look(), what)
+}

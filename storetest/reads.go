@@ -170,6 +170,8 @@ func (t *trial) cancelled() {
 		"Locks":                  func() error { _, err := t.s.Locks(ctx, t.ns); return err },
 		"Resolve":                func() error { _, err := t.s.Resolve(ctx, resolution(r, onerun.Succeeded)); return err },
 		"Approve":                func() error { _, err := t.s.Approve(ctx, approval(r)); return err },
+		"Deliver":                func() error { _, err := t.s.Deliver(ctx, running.Lease, succeeded); return err },
+		"Prune":                  func() error { _, err := t.s.Prune(ctx, onerun.PruneRequest{Namespace: t.ns, Oldest: true}); return err },
 		"Pause":                  func() error { return t.s.Pause(ctx, t.pauseOf("report")) },
 		"Resume":                 func() error { return t.s.Resume(ctx, t.pauseOf("sweep")) },
 	} {

@@ -28,6 +28,8 @@ type trial struct {
 
 	note string // what the case is about just now, for its failures
 
+	revived map[string]bool // runs that were made again of their tombstones
+
 	mu      sync.Mutex
 	closers []func() error
 }
@@ -41,7 +43,10 @@ func (t *trial) failf(format string, args ...any) {
 }
 
 // helpers are the files whose frames say nothing about the case.
-var helpers = []string{"trial.go", "look.go", "invariants.go", "peer.go", "witness.go", "claims.go", "operators.go"}
+var helpers = []string{
+	"trial.go", "look.go", "invariants.go", "peer.go", "witness.go", "claims.go", "operators.go", "executions.go",
+	"ends.go", "history.go",
+}
 
 func where() string {
 	var pcs [24]uintptr

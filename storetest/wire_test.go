@@ -224,6 +224,12 @@ func (h holding) Finish(ctx context.Context, l onerun.Lease, o onerun.Outcome) e
 	return h.Store.Finish(ctx, l, o)
 }
 
+func (h holding) Deliver(ctx context.Context, l onerun.Lease, o onerun.Outcome) (onerun.Delivery, error) {
+	d, err := h.Store.Deliver(ctx, l, o)
+	d.Run.LeaseExpiresAt = time.Time{}
+	return d, err
+}
+
 func (h holding) Runs(ctx context.Context, q onerun.Query) ([]onerun.Run, error) {
 	rs, err := h.Store.Runs(ctx, q)
 	for i := range rs {
