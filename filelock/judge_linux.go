@@ -95,7 +95,7 @@ func forked(n Note, since uint64, evidence string) Verdict {
 	if n.Owner == "" {
 		return unknown(evidence + "; no owner id is noted to look for")
 	}
-	pids, complete, err := procfs.FindEnviron(ownerVariable, n.Owner, since)
+	pids, complete, err := procfs.FindEnvironOf(n.UID, ownerVariable, n.Owner, since)
 	switch {
 	case len(pids) > 0:
 		return verdict(procfs.Alive, pids, evidence+"; its owner id is in the environment of running processes"+listed(pids))

@@ -3,11 +3,14 @@ package filelock
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/internal/procfs"
@@ -192,4 +195,58 @@ func TestThisWorker(t *testing.T) {
 	if w.PID != os.Getpid() || w.Label != "label" || ThisWorker("").Label != "" {
 		t.Errorf("%+v", w)
 	}
+}
+
+// Nor can root's judge, in a container that has taken its capabilities: then another account's
+// start is not proven dead.
+func TestJudgeForkingWithoutCapabilities(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test changes accounts: run it as root, for example: sudo make test")
+	}
+	const nobody = 65534
+	pid, ticks := corpse(t)
+	owner := onerun.NewID()
+	other := exec.Command("/bin/sh", "-c", "echo ready; read x")
+	other.Env = []string{ownerVariable + "=" + owner}
+	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	stdin, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := other.StdoutPipe()
+	if err == nil {
+		err = other.Start()
+	}
+	if err == nil {
+		_, err = stdout.Read(make([]byte, 16)) // it has its environment
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = stdin.Close(), other.Wait() }()
+	n := Note{Owner: owner, State: StateForking, UID: nobody}
+	n.setWorker(thisWorker())
+	n.PID, n.StartTicks = pid, ticks
+	if v := Judge(n); v.Liveness != onerun.Alive {
+		t.Errorf("root: %+v", v)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: this thread has lost capabilities
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var caps [2]unix.CapUserData
+		if err := unix.Capget(&header, &caps[0]); err != nil {
+			t.Error(err)
+		}
+		caps[0].Effective &^= 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN
+		caps[1].Effective &^= 1 << (unix.CAP_PERFMON - 32)
+		if err := unix.Capset(&header, &caps[0]); err != nil {
+			t.Error(err)
+		}
+		if v := Judge(n); v.Liveness != onerun.Unknown {
+			t.Errorf("without capabilities: %+v", v)
+		}
+	}()
+	<-done
 }

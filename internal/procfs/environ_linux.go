@@ -33,13 +33,19 @@ const environLimit = 8 << 20
 //
 // The error says why nothing could be looked at; complete is then false.
 func FindEnviron(name, value string, since uint64) (pids []int, complete bool, err error) {
+	return FindEnvironOf(os.Getuid(), name, value, since)
+}
+
+// FindEnvironOf is FindEnviron for processes that another user started: complete is false when one with that real user
+// id is unreadable. Root reads them all, but not in a container, which lacks CAP_SYS_PTRACE and its like (ptrace(2)).
+func FindEnvironOf(uid int, name, value string, since uint64) (pids []int, complete bool, err error) {
 	if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") {
 		return nil, false, fmt.Errorf("environment variable %q: %w", name, unix.EINVAL)
 	}
 	if err := checkMount(); err != nil {
 		return nil, false, err
 	}
-	look := environReader{entry: []byte(name + "=" + value), self: os.Getpid(), uid: os.Getuid(), since: since}
+	look := environReader{entry: []byte(name + "=" + value), self: os.Getpid(), uid: uid, since: since}
 	// "Nobody" is believed only after a second pass, for the reason given in GroupMembers. Any process that is just being
 	// executed or is just ending makes a pass incomplete; that is over within the time of the next pass or two.
 	for pass := range environPasses {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -201,4 +203,39 @@ func TestRealUID(t *testing.T) {
 			t.Errorf("%q: got %d, %v", text, uid, ok)
 		}
 	}
+}
+
+// Root in a container lacks capabilities, and can't look into other users' processes: then
+// it doesn't know whether one of them is what it looks for.
+func TestFindEnvironOfAnotherUser(t *testing.T) {
+	requireRoot(t)
+	const nobody = 65534
+	entry := entryName + "=another"
+	cmd := shell(entry)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	id := identify(t, start(t, cmd))
+	if pids, _, err := FindEnvironOf(nobody, entryName, "another", id.StartTicks); !slices.Equal(pids, []int{id.PID}) || err != nil {
+		t.Errorf("root: got %v, %v", pids, err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: this thread has lost a capability
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var caps [2]unix.CapUserData
+		err := unix.Capget(&header, &caps[0])
+		if err == nil {
+			caps[0].Effective &^= 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN
+			caps[1].Effective &^= 1 << (unix.CAP_PERFMON - 32) // newer kernels take it instead
+			err = unix.Capset(&header, &caps[0])
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if pids, complete, err := FindEnvironOf(nobody, entryName, "another", id.StartTicks); len(pids) > 0 || complete || err != nil {
+			t.Errorf("without capabilities: got %v, %v, %v", pids, complete, err)
+		}
+	}()
+	<-done
 }
