@@ -26,7 +26,8 @@ type Options struct {
 	// FSType is for tests: it stands in for the f_type of statfs(2).
 	FSType func(path string) int64
 
-	noRange bool // for tests: there are no open file description locks
+	noRange  bool   // for tests: there are no open file description locks
+	creating func() // for tests: a file is about to be made, with bits by what the directory was
 }
 
 // Dir is an open lock directory. It is safe for concurrent use.
@@ -34,7 +35,6 @@ type Dir struct {
 	fd      int // O_PATH: all files are reached through it, so the directory can't be exchanged under us
 	path    string
 	opt     Options
-	shared  bool   // 2770: files are 0660
 	network string // the name of the network file system; "" for a local one
 	tag     uint64 // see offsets
 
@@ -105,8 +105,8 @@ func (d *Dir) openDir() error {
 func (d *Dir) make() error {
 	mode := uint32(0o700)
 	var parent unix.Stat_t
-	if err := unix.Stat(filepath.Dir(d.path), &parent); err == nil && sharedMode(parent.Mode) {
-		mode = 0o2770
+	if err := unix.Stat(filepath.Dir(d.path), &parent); err == nil && SharedMode(parent.Mode) {
+		mode = sharedDirMode
 	}
 	if mode == 0o700 {
 		return unix.Mkdir(d.path, mode)
@@ -142,26 +142,27 @@ func (d *Dir) notDirectory(err error) error {
 	return err
 }
 
-// sharedMode is what init --shared makes: files get the directory's group, and the
-// group may write.
-func sharedMode(mode uint32) bool {
-	return mode&unix.S_ISGID != 0 && mode&0o070 == 0o070 && mode&0o002 == 0
+// shared reports whether the directory is a group's now: `onerun init --shared` may make
+// it so while we have it open.
+func (d *Dir) shared() bool {
+	var st unix.Stat_t
+	return unix.Fstat(d.fd, &st) == nil && SharedMode(st.Mode)
 }
 
 func (d *Dir) checkMode(st *unix.Stat_t, made bool) error {
 	no := func(why, do string) error {
 		return refuse(onerun.ErrPermission, "lock directory", d.path, why, do)
 	}
-	d.shared = sharedMode(st.Mode)
+	shared := SharedMode(st.Mode)
 	me := uint32(unix.Geteuid())
 	switch {
-	case made && !d.shared && st.Mode&0o700 != 0o700: // a umask that takes the owner's bits
+	case made && !shared && st.Mode&0o700 != 0o700: // a umask that takes the owner's bits
 		return unix.Fchmodat(unix.AT_FDCWD, d.path, 0o700, 0)
 	case st.Mode&0o002 != 0:
 		return no("every account can write in it, and so remove locks", "type: chmod o-w "+d.path)
-	case st.Mode&0o020 != 0 && !d.shared:
+	case st.Mode&0o020 != 0 && !shared:
 		return no("its group can write in it, and so remove locks", fmt.Sprintf("type: chmod g-w %s   (or, to share it with that group: chmod 2770 %s)", d.path, d.path))
-	case st.Uid != me && st.Uid != 0 && !d.shared:
+	case st.Uid != me && st.Uid != 0 && !shared:
 		return no(fmt.Sprintf("it belongs to uid %d, and this account is uid %d", st.Uid, me), fmt.Sprintf("run as its owner, or type: chown %d %s   (or, to share it with its group: chmod 2770 %s)", me, d.path, d.path))
 	}
 	return nil

@@ -85,7 +85,7 @@ func closeFD(fd *int) {
 // and fchmod(2) after, another account of the group would see a file that it can't
 // open, for ever if the maker died in between. EEXIST if there is one already.
 func (d *Dir) create(name string) (fd int, err error) {
-	if !d.shared {
+	if !d.shared() {
 		return d.createOpen(name)
 	}
 	tmp := name + newInfix + onerun.NewID()
@@ -125,11 +125,17 @@ const vanishTries = 1000
 // createOpen makes a file that its maker alone may use until its bits are right.
 func (d *Dir) createOpen(name string) (fd int, err error) {
 	mode := uint32(0o600)
-	if d.shared {
-		mode = 0o660
+	if d.shared() {
+		mode = sharedFileMode
+	}
+	if d.opt.creating != nil {
+		d.opt.creating()
 	}
 	if fd, err = d.open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, mode); err != nil {
 		return -1, err
+	}
+	if mode != sharedFileMode && d.shared() { // since then; what was made before that, init --shared finds
+		mode = sharedFileMode
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && st.Mode&0o777 != mode {
@@ -164,7 +170,7 @@ func storeError(what, path string, err error) error {
 	switch no {
 	case unix.EACCES, unix.EPERM:
 		e.Kind = onerun.ErrPermission
-		e.Do = "let the account with uid " + strconv.Itoa(unix.Geteuid()) + " read and write it, or run as its owner; accounts share a lock directory after: onerun init --shared"
+		e.Do = "let the account with uid " + strconv.Itoa(unix.Geteuid()) + " read and write it, or run as its owner; accounts share a lock directory after: onerun init --shared --group G"
 	case unix.EROFS:
 		e.Kind, e.Do = onerun.ErrCreate, "choose a writable directory with --lock-dir"
 	case unix.ENOENT:

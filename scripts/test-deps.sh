@@ -14,6 +14,8 @@ mandoc                mandoc
 script                bsdutils
 gcc                   gcc
 /usr/include/stdlib.h libc6-dev
+sudo                  sudo
+/var/lib/extrausers   libnss-extrausers
 '
 
 there() {

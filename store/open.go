@@ -17,6 +17,7 @@ import (
 // Options are what a URL doesn't say.
 type Options struct {
 	LockDir string // where this host's lock files are; empty: the store's default
+	MakeDir bool   // make a local store's directory when the last element of its path is missing
 }
 
 // planned are the schemes of stores that this version doesn't have.
@@ -51,29 +52,55 @@ func sqlitePath(rest string) (path, query string) {
 }
 
 func openSQLite(ctx context.Context, rest string, o Options) (onerun.Store, error) {
-	path, query := sqlitePath(rest)
-	if path == "" || strings.ContainsRune(path, 0) {
-		return nil, fmt.Errorf("%w: store %q names no file; write sqlite:PATH", onerun.ErrUsage, Redact("sqlite:"+rest))
-	}
-	values, err := url.ParseQuery(query)
+	path, opts, err := parseSQLite(rest, o)
 	if err != nil {
-		return nil, fmt.Errorf("%w: store %s: %w", onerun.ErrUsage, Redact("sqlite:"+rest), err)
-	}
-	var opts []sqlite.Option
-	if o.LockDir != "" {
-		opts = append(opts, sqlite.WithLockDir(o.LockDir))
-	}
-	for k, v := range values {
-		if k != "network" || len(v) != 1 || v[0] != "unsafe" {
-			return nil, fmt.Errorf("%w: store %s: unknown setting %q; there is only network=unsafe", onerun.ErrUsage, Redact("sqlite:"+rest), k)
-		}
-		opts = append(opts, sqlite.WithNetworkFS())
+		return nil, err
 	}
 	s, err := sqlite.Open(ctx, path, opts...)
 	if err != nil {
 		return nil, err // not a nil *sqlite.Store, which as a Store is not nil
 	}
 	return s, nil
+}
+
+// Share makes the local store of a URL one that the accounts of a group use together; see
+// sqlite.Share. mayShare may forbid its directory.
+//
+// Errors: as of Open; ErrUsage for a store that has accounts of its own.
+func Share(ctx context.Context, storeURL string, gid int, mayShare func(dir string) error, o Options) (made bool, changed int, err error) {
+	scheme, rest, ok := strings.Cut(storeURL, ":")
+	if !ok || scheme != "sqlite" {
+		return false, 0, fmt.Errorf("%w: store %q can't be shared with a group of this host; that is for sqlite:PATH", onerun.ErrUsage, Redact(storeURL))
+	}
+	path, opts, err := parseSQLite(rest, o)
+	if err != nil {
+		return false, 0, err
+	}
+	return sqlite.Share(ctx, path, gid, append(opts, sqlite.WithMayShare(mayShare))...)
+}
+
+func parseSQLite(rest string, o Options) (path string, opts []sqlite.Option, err error) {
+	path, query := sqlitePath(rest)
+	if path == "" || strings.ContainsRune(path, 0) {
+		return "", nil, fmt.Errorf("%w: store %q names no file; write sqlite:PATH", onerun.ErrUsage, Redact("sqlite:"+rest))
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: store %s: %w", onerun.ErrUsage, Redact("sqlite:"+rest), err)
+	}
+	if o.LockDir != "" {
+		opts = append(opts, sqlite.WithLockDir(o.LockDir))
+	}
+	if o.MakeDir {
+		opts = append(opts, sqlite.WithMakeDir())
+	}
+	for k, v := range values {
+		if k != "network" || len(v) != 1 || v[0] != "unsafe" {
+			return "", nil, fmt.Errorf("%w: store %s: unknown setting %q; there is only network=unsafe", onerun.ErrUsage, Redact("sqlite:"+rest), k)
+		}
+		opts = append(opts, sqlite.WithNetworkFS())
+	}
+	return path, opts, nil
 }
 
 // Redact hides what may be secret in a store URL, for messages and logs: the user part,

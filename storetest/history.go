@@ -40,6 +40,7 @@ func (t *trial) prune(q onerun.PruneRequest) onerun.Pruned {
 func (t *trial) pruned(q onerun.PruneRequest, gone ...string) onerun.Pruned {
 	before := t.look()
 	p := t.prune(q)
+	p.Held, p.Cursor = 0, "" // the store's own
 	after := t.look()
 	left := slices.DeleteFunc(slices.Clone(before.Runs), func(d onerun.Detail) bool { return slices.Contains(gone, d.Run.RunID) })
 	var names, want, got []string

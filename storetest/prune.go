@@ -117,6 +117,32 @@ func pruneCases() []check {
 			}
 			t.refused(again(c), onerun.RefusedSucceeded)
 		}},
+		{"prune/the cursor of one step leads to the next", func(t *trial) {
+			want := map[string]bool{}
+			for _, job := range []string{"a", "b"} {
+				for i := range 4 {
+					r := t.ended(t.job(job, partition(i)), succeeded)
+					want[r.RunID] = i < 2
+				}
+			}
+			q := onerun.PruneRequest{Keep: 2, Limit: 1}
+			var sum int64
+			for steps := 0; ; steps++ {
+				p := t.prune(q)
+				sum += p.Runs
+				q.Cursor = p.Cursor
+				if !p.More {
+					break
+				}
+				if steps > 20 {
+					t.failf("pruning in steps: expected an end, got %d removed so far", sum)
+				}
+			}
+			equal(t, sum, 4, "runs removed in steps that follow a cursor")
+			for id, gone := range want {
+				equal(t, !t.run(id).Pruned.IsZero(), gone, "whether run %s was pruned", id)
+			}
+		}},
 		{"prune/an approved rerun", func(t *trial) {
 			for _, scope := range []onerun.LockName{onerun.JobLock("settle"), onerun.KeyLock(onerun.MakeKey("settle", "key-lock"))} {
 				c := under(t.job("settle", scope.Kind()+"-lock"), scope)

@@ -27,6 +27,9 @@ type env struct {
 	lockDir  string           // --lock-dir, of the commands that have it
 	secrets  []*regexp.Regexp // the configuration file's redact patterns
 	looking  bool             // whoever asks wants to see what is there: nothing is made
+
+	makeStore bool // init: a named directory is made, too
+	sharing   bool // init --shared: the embedded store is the machine's
 }
 
 // entry is a line of the one table of commands.
@@ -57,6 +60,7 @@ var commands = []entry{
 	{"migrate", "Bring the store up to this program's schema.", func() command { return &migrateCmd{} }},
 	{"completion", "Print the script that completes command lines in a shell.", func() command { return &completionCmd{} }},
 	{"man", "Print the manual page of onerun, or of a command.", func() command { return &manCmd{} }},
+	{"init", "Make the store, or share it with other accounts.", func() command { return &initCmd{} }},
 	{"version", "Show the version.", func() command { return &versionCmd{} }},
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -109,9 +107,10 @@ func (w waiting) String() string {
 
 // place is the store that a command works on.
 type place struct {
-	url    string
-	secret bool   // ONERUN_STORE itself holds a password, whether it is the store or not
-	source string // where the URL stands, if not in the flag
+	url     string
+	secret  bool   // ONERUN_STORE itself holds a password, whether it is the store or not
+	source  string // where the URL stands, if not in the flag
+	private bool   // the default one of an ordinary account, which no other account uses
 }
 
 // open opens the store, by the search order of the documentation: flag,
@@ -126,11 +125,16 @@ func (e *env) open(ctx context.Context, lockDir string) (onerun.Store, place, er
 	if err != nil {
 		return nil, p, err
 	}
-	s, err := store.Open(ctx, p.url, store.Options{LockDir: lockDir})
+	s, err := store.Open(ctx, p.url, store.Options{LockDir: lockDir, MakeDir: e.makeStore})
+	return s, p, p.blame(err)
+}
+
+// blame says where a URL stands that can't be understood.
+func (p place) blame(err error) error {
 	if errors.Is(err, onerun.ErrUsage) && p.source != "" {
-		err = &onerun.StoreError{Kind: onerun.ErrConfig, What: p.source, Err: errors.New(strings.TrimPrefix(err.Error(), "usage: "))}
+		return &onerun.StoreError{Kind: onerun.ErrConfig, What: p.source, Err: errors.New(strings.TrimPrefix(err.Error(), "usage: "))}
 	}
-	return s, p, err
+	return err
 }
 
 func (e *env) place() (place, error) {
@@ -177,67 +181,9 @@ func (e *env) place() (place, error) {
 			Do: "give --store or ONERUN_STORE: a pod's own disk protects nothing",
 		}
 	}
-	dir, err := embedded(!e.looking)
-	p.url = "sqlite:" + filepath.Join(dir, "onerun.db")
+	dir, private, err := e.embedded()
+	p.url, p.private = "sqlite:"+filepath.Join(dir, "onerun.db"), private
 	return p, err
-}
-
-// shared is the embedded store of the machine.
-const shared = "/var/lib/onerun"
-
-// embedded finds the directory of the embedded store, and makes it if that is wanted.
-// HOME and XDG_* are not asked: cron, sudo and systemd change them, and two stores
-// exclude nobody.
-func embedded(wanted bool) (string, error) {
-	dir := shared
-	if os.Geteuid() != 0 && syscall.Access(shared, 2 /* W_OK */) != nil {
-		home, err := homeDir()
-		if err != nil {
-			return "", err
-		}
-		dir = filepath.Join(home, ".local", "state", "onerun")
-	}
-	if !wanted {
-		return dir, nil
-	}
-	return dir, makeDir(dir, 0o700)
-}
-
-func makeDir(dir string, mode fs.FileMode) error {
-	if err := os.MkdirAll(dir, mode); err != nil {
-		return &onerun.StoreError{
-			Kind: createKind(err), What: "make the store's directory", Path: dir, Err: pathCause(err),
-			Do: "name another place with --store sqlite:PATH",
-		}
-	}
-	return nil
-}
-
-// homeDir asks the user database for the account's home; directory accounts are
-// known to getent(1) alone, since this program is built without the C library.
-func homeDir() (string, error) {
-	uid := strconv.Itoa(os.Geteuid())
-	if u, err := user.LookupId(uid); err == nil && u.HomeDir != "" {
-		return u.HomeDir, nil
-	}
-	out, err := exec.Command("getent", "passwd", uid).Output()
-	if fields := strings.Split(strings.TrimSpace(string(out)), ":"); err == nil && len(fields) >= 6 && fields[5] != "" {
-		return fields[5], nil
-	}
-	return "", &onerun.StoreError{
-		Kind: onerun.ErrConfig, What: "home directory", Err: fmt.Errorf("the user database has none for uid %s", uid),
-		Do: "name a store with --store sqlite:PATH",
-	}
-}
-
-// account is the name of the account, for the record.
-func account() string { return userName(strconv.Itoa(os.Getuid())) }
-
-func userName(uid string) string {
-	if u, err := user.LookupId(uid); err == nil {
-		return u.Username
-	}
-	return "uid " + uid
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }

@@ -84,6 +84,7 @@ var levels = map[string]slog.Level{
 	onerun.EventTakenOver:       slog.LevelWarn,
 	onerun.EventLateOutcome:     slog.LevelWarn,
 	onerun.EventLockDeleted:     slog.LevelWarn,
+	eventPrivateStore:           slog.LevelWarn,
 }
 
 // levelOf is the level of what happened. That a command under a lock alone failed is

@@ -242,6 +242,7 @@ func (x *execution) do(ctx context.Context, s onerun.Store, job onerun.Job) erro
 	}
 	defer x.log.close()
 	x.log.worker = job.WorkerLabel
+	x.tellPrivate(s)
 	r := onerun.NewRunner(s, onerun.WithProcess(), onerun.WithObserver(x.log), onerun.WithStoreTimeout(time.Duration(x.StoreTimeout)), onerun.WithRedaction(x.redacted))
 	err = r.Do(ctx, job, x.execute)
 

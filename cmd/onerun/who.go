@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/user"
 	"strconv"
 	"strings"
 
@@ -40,7 +39,7 @@ func person(account string) string {
 		}
 	}
 	if by := os.Getenv("SUDO_USER"); uid == 0 && by != "" && by != "root" {
-		if _, err := user.Lookup(by); err == nil {
+		if _, err := lookUp("passwd", by); err == nil {
 			return by
 		}
 	}

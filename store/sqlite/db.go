@@ -91,19 +91,19 @@ func (d *db) close() error {
 // touch makes the file if it isn't there, private to the account, or to the group
 // in a shared directory. SQLite gives its journal the same mode.
 func touch(path string, shared bool) error {
-	mode := fs.FileMode(0o600)
+	var err error
 	if shared {
-		mode = 0o660
+		err = place(path)
+	} else {
+		err = makeFile(path, 0o600)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if errors.Is(err, fs.ErrExist) {
-		return regular(path)
+		err = regular(path)
+	}
+	if err == nil && shared {
+		err = readyJournal(path)
 	}
 	if err != nil {
-		return cantOpen(path, err)
-	}
-	defer func() { _ = f.Close() }()
-	if err := f.Chmod(mode); err != nil { // whatever the umask
 		return cantOpen(path, err)
 	}
 	return nil
@@ -132,6 +132,10 @@ func regular(path string) error {
 // cantOpen says why a database file can't be opened or made, in the kind that the
 // cause belongs to.
 func cantOpen(path string, err error) error {
+	var known *onerun.StoreError
+	if errors.As(err, &known) {
+		return err
+	}
 	e := &onerun.StoreError{Kind: onerun.ErrIO, What: "open the store", Path: path, Err: cause(err)}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -139,7 +143,7 @@ func cantOpen(path string, err error) error {
 	case errors.Is(err, unix.EROFS):
 		e.Kind, e.Do = onerun.ErrCreate, "name a --store on a file system that can be written"
 	case errors.Is(err, fs.ErrPermission):
-		e.Kind, e.Do = onerun.ErrPermission, "run as the account that owns it, or name another --store"
+		e.Kind, e.Do = onerun.ErrPermission, "run as the account that owns it, name another --store, or share this one: onerun init --shared --group G"
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
 		e.Kind, e.Do = onerun.ErrCreate, "name another --store"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):

@@ -138,7 +138,7 @@ func (t *tx) prunable(q onerun.PruneRequest, at *cursor) ([]chosen, error) {
 		}
 		args[3] = last
 	}
-	query := `SELECT run_id, started_at, finished_at, job FROM onerun_run r
+	query := `SELECT run_id, started_at, coalesce(finished_at, started_at), job FROM onerun_run r
 		WHERE namespace = ?1 AND status = 'SUCCEEDED' AND started_at BETWEEN ?2 AND ?4 AND (started_at, run_id) > (?2, ?3) AND ` + where + `
 		AND NOT EXISTS (SELECT 1 FROM onerun_approval a WHERE a.run_id = r.run_id AND a.used_at IS NULL)
 		ORDER BY started_at, run_id`

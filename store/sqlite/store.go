@@ -45,6 +45,8 @@ type options struct {
 	lockDir      string
 	hook         func(step string)
 	allowNetwork bool
+	makeDir      bool
+	mayShare     func(dir string) error
 	fsType       func(path string) int64 // for tests: the f_type of statfs(2)
 }
 
@@ -63,6 +65,15 @@ func WithHook(hook func(step string)) Option { return func(o *options) { o.hook 
 // database are safe.
 func WithNetworkFS() Option { return func(o *options) { o.allowNetwork = true } }
 
+// WithMakeDir makes the directory of the database when the last element of its path is
+// missing.
+func WithMakeDir() Option { return func(o *options) { o.makeDir = true } }
+
+// WithMayShare lets the caller forbid a directory to Share, before anything is changed.
+func WithMayShare(mayShare func(dir string) error) Option {
+	return func(o *options) { o.mayShare = mayShare }
+}
+
 // DatabaseName is the name of the database in a directory that is given as a store.
 const DatabaseName = "onerun.db"
 
@@ -72,6 +83,32 @@ const DatabaseName = "onerun.db"
 // Errors: ErrCreate for a missing or read-only directory, a symbolic link in the
 // way or a network file system; ErrPermission.
 func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
+	s, err := locate(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	if s.options.makeDir {
+		if err := s.makeDir(); err != nil {
+			return nil, err
+		}
+	}
+	if st, err := os.Stat(filepath.Dir(s.path)); err != nil {
+		return nil, cantOpen(s.path, err)
+	} else if !st.IsDir() {
+		return nil, cantOpen(s.path, fmt.Errorf("%s: %w", filepath.Dir(s.path), syscall.ENOTDIR))
+	}
+	if err := s.checkFS(); err != nil {
+		return nil, err
+	}
+	s.dir, err = filelock.Open(s.lockDir, filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork, FSType: s.options.fsType})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// locate says where the files of a store are, and touches none of them.
+func locate(path string, opts []Option) (*Store, error) {
 	s := &Store{held: map[string]*holding{}, otherDirs: map[string]*filelock.Dir{}, opening: make(chan struct{}, 1)}
 	for _, o := range opts {
 		o(&s.options)
@@ -83,23 +120,11 @@ func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
 	if s.path, err = database(path); err != nil {
 		return nil, cantOpen(path, err)
 	}
-	if st, err := os.Stat(filepath.Dir(s.path)); err != nil {
-		return nil, cantOpen(s.path, err)
-	} else if !st.IsDir() {
-		return nil, cantOpen(s.path, fmt.Errorf("%s: %w", filepath.Dir(s.path), syscall.ENOTDIR))
-	}
-	if err := s.checkFS(); err != nil {
-		return nil, err
-	}
 	s.lockDir = s.options.lockDir
 	if s.lockDir == "" {
-		s.lockDir = filepath.Join(filepath.Dir(s.path), "locks")
+		s.lockDir = filepath.Join(filepath.Dir(s.path), locksName)
 	}
 	s.lockDir = onePath(s.lockDir)
-	s.dir, err = filelock.Open(s.lockDir, filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork, FSType: s.options.fsType})
-	if err != nil {
-		return nil, err
-	}
 	return s, nil
 }
 
@@ -170,8 +195,8 @@ func (s *Store) Close() error {
 
 // sharedDir reports whether a directory is one of a group's: setgid, and writable for it.
 func sharedDir(dir string) bool {
-	st, err := os.Stat(dir)
-	return err == nil && st.Mode()&os.ModeSetgid != 0 && st.Mode()&0o020 != 0
+	var st unix.Stat_t
+	return unix.Stat(dir, &st) == nil && filelock.SharedMode(st.Mode)
 }
 
 // lockPath is the file that stands for a lock.

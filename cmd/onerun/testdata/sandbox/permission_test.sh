@@ -55,3 +55,49 @@ exits 0 as 4711 onerun history --json
 test "$(grep -c '"run_id"' out)" = 1 || die "$(cat out)"
 exits 0 as 4711 onerun run settle --date 2026-09-16 -- echo settled
 prints settled
+
+# Root under a strict umask comes first, then a service account: a store that is private to
+# root, its lock files in a directory that both may use, or its lock file alone.
+if really_root; then
+	(
+		umask 077
+		mkdir roots
+		exits 0 onerun run settle --store "sqlite:$DIR/roots" -- true
+		mkdir -m 0755 half
+		exits 0 onerun run settle --store "sqlite:$DIR/half" -- true
+		chmod 0755 half/locks
+	)
+	for wait in -n "-w 1" "-w forever"; do
+		fails 77 as 4711 onerun run settle $wait -E 0 --blocked-code 0 --store "sqlite:$DIR/roots" -- touch store/ran
+		says "$DIR/roots.*permission denied.*init --shared --group G"
+		fails 77 as 4711 onerun run settle $wait --store "sqlite:$DIR/half" -- touch store/ran
+		says "$DIR/half/locks/job-settle-.*\.lock: permission denied.*init --shared --group G"
+	done
+	fails 77 as 4711 onerun lock settle --store "sqlite:$DIR/half" -- touch store/ran
+	says "$DIR/half/locks"
+	chmod 0666 half/locks/* half/locks/.held # and then there is the database
+	fails 77 as 4711 onerun run settle --store "sqlite:$DIR/half" -- touch store/ran
+	says "$DIR/half.*: permission denied.*init --shared --group G"
+	# While root holds the lock it is the same: not being able to ask is not "running".
+	chmod 0600 half/locks/*
+	onerun run settle --store "sqlite:$DIR/half" -- sh -c 'touch up; while ! test -e go; do sleep 0.02; done' &
+	waitfor test -e up
+	fails 77 as 4711 onerun run settle --store "sqlite:$DIR/half" -- touch store/ran
+	fails 77 as 4711 onerun run settle --store "sqlite:$DIR/half" --lock-mode create -- touch store/ran
+	touch go
+	wait
+	exits 0 onerun history --store "sqlite:$DIR/half" --json
+	test "$(grep -c '"skips": 0' out)" = 2 || die "a skip was recorded: $(cat out)"
+fi
+
+# A directory that is missing is 73, whichever it is, and is not made.
+fails 73 as 4711 onerun run settle --store "sqlite:$DIR/store/no/such.db" -- touch store/ran
+says "$DIR/store/no/such.db: no such file or directory"
+fails 73 as 4711 onerun run settle --lock-dir "$DIR/store/no/locks" -- touch store/ran
+says "$DIR/store/no/locks: no such file or directory"
+fails 73 as 4711 onerun lock settle --lock-dir "$DIR/store/no/locks" -- touch store/ran
+fails 73 as 4711 onerun history --store "sqlite:$DIR/store/no/"
+test ! -e store/no || die "it was made"
+test ! -e store/ran || die "it ran"
+exits 0 as 4711 onerun show settle:2026-09-15 --json
+prints '"skipped": \[\]'

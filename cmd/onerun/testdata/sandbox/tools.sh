@@ -52,6 +52,37 @@ as() {
 	fi
 }
 
+# root: what follows needs accounts that really differ.
+root() { really_root || die "this test changes accounts, which takes root"; }
+
+# member UID COMMAND...: as another account that is in the group 4700 beside its own.
+member() {
+	uid=$1
+	shift
+	setpriv --reuid="$uid" --regid="$uid" --groups="$uid",4700 -- "$@"
+}
+
+# waitfor COMMAND...: until it succeeds, ten seconds at most.
+waitfor() {
+	for _ in $(seq 500); do
+		if "$@"; then return; fi
+		sleep 0.02
+	done
+	die "it never came to: $*"
+}
+
+# ended GROUP: none of a process group runs any more. Zombies don't; init may take its time.
+ended() { ! ps -eo pgid=,stat= | awk -v g="$1" '$1 == g && $2 !~ /Z/ { found = 1 } END { exit !found }'; }
+
+# gone PID: the same of one process.
+gone() { ! ps -o stat= -p "$1" | grep -qv Z; }
+
+# bits DIRECTORY: mode, group and name of all in it that isn't as a shared store's must be.
+bits() {
+	find "$1" -type d ! \( -perm 2770 -a -gid 4700 \) -printf '%m %G %p\n' -o ! -type d ! \( -perm 0660 -a -gid 4700 \) -printf '%m %G %p\n'
+}
+allshared() { test -z "$(bits "$1")" || die "$(bits "$1")"; }
+
 really_root() { test "$(awk '{print $2 $3}' /proc/self/uid_map)" = 04294967295; }
 
 # give PATH...: to the account 4711.
