@@ -47,8 +47,9 @@ func (d *Dir) Look(namespace string, lock onerun.LockName) (State, error) {
 }
 
 // List looks at every lock that has a file in the directory, in the order of their
-// file names. Free locks without a note are among them. It also removes what dead
-// processes left of takeovers.
+// file names. Free locks without a note are among them, and what can't be a lock file (a
+// link, a FIFO) or be read by this account: Unreadable, with the reason. It also removes
+// what dead processes left of takeovers.
 func (d *Dir) List() ([]State, error) {
 	if err := d.retain(); err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func (d *Dir) List() ([]State, error) {
 	slices.Sort(bases)
 	var states []State
 	for _, base := range slices.Compact(bases) {
-		s, err := d.look(base)
+		s, err := d.peek(base)
 		if err != nil {
 			return nil, err
 		}
@@ -99,6 +100,7 @@ func (d *Dir) look(base string) (State, error) {
 	s.Held, s.Deleted = held, held && lock == nil
 	x, err := d.readExcl(base + exclSuffix)
 	if err != nil {
+		s.Path = d.path + "/" + base + exclSuffix
 		return s, err
 	}
 	if x != nil {
@@ -126,6 +128,39 @@ func (d *Dir) look(base string) (State, error) {
 		s.Verdict = d.work(*s.Note, true, false)
 	case s.Unreadable:
 		s.Verdict = unknown("the note in the lock file can't be read")
+	}
+	return s, nil
+}
+
+// Peek is Look for a listing, to which a file that is none, or is closed to this account,
+// is Unreadable as it is to List. A start would report it as an error.
+func (d *Dir) Peek(namespace string, lock onerun.LockName) (State, error) {
+	ns, lock, err := canonical(namespace, lock)
+	if err != nil {
+		return State{}, err
+	}
+	if err := d.retain(); err != nil {
+		return State{}, err
+	}
+	defer d.release()
+	s, err := d.peek(fileName(ns, lock))
+	s.Namespace, s.Lock = ns, lock
+	return s, err
+}
+
+// peek is look, but that one file that can't be looked at, which anybody who may write here
+// can make, doesn't hide all the others. A disk that fails is an error still.
+func (d *Dir) peek(base string) (State, error) {
+	s, err := d.look(base)
+	if !errors.Is(err, onerun.ErrCreate) && !errors.Is(err, onerun.ErrPermission) {
+		return s, err
+	}
+	s = State{Mode: onerun.LockFlock, Path: s.Path, Unreadable: true, Verdict: unknown(err.Error())}
+	if strings.HasSuffix(s.Path, exclSuffix) {
+		s.Mode = onerun.LockCreate
+	}
+	if held, known, e := d.rangeHeld(base); e == nil && known && held {
+		s.Held, s.Verdict = true, Verdict{Liveness: onerun.Alive, Evidence: "its lock is held by a running process; " + err.Error()}
 	}
 	return s, nil
 }
@@ -164,17 +199,5 @@ func (d *Dir) files() ([]string, error) {
 		return nil, err
 	}
 	defer closeFD(&fd)
-	var names []string
-	buf := make([]byte, 32<<10)
-	for {
-		var n int
-		err := again(func() (err error) { n, err = unix.ReadDirent(fd, buf); return err })
-		if err != nil {
-			return nil, err
-		}
-		if n <= 0 {
-			return names, nil
-		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
-	}
+	return readNames(fd)
 }

@@ -1,6 +1,7 @@
 package filelock
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/onerun-dev/onerun"
 )
@@ -384,6 +387,53 @@ func TestReleaseSparesAThird(t *testing.T) {
 		mustRelease(t, mustAcquire(t, d, request(onerun.LockCreate)))
 		if left := leftovers(t, dir); len(left) > 0 {
 			t.Errorf("%s: left behind: %q", step, left)
+		}
+	}
+}
+
+// TestListShowsForeignFiles: one that is none hides no other, and a start still fails on it.
+func TestListShowsForeignFiles(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "locks")
+	d, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	busy := Request{Namespace: "n", Lock: "job/busy", Owner: onerun.NewID()}
+	l, _, err := d.Acquire(context.Background(), busy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Release() }()
+	path := filepath.Join(dir, FileName("n", "job/foreign")+".lock")
+	for what, plant := range map[string]func() error{
+		"link":      func() error { return os.Symlink("/etc/passwd", path) },
+		"FIFO":      func() error { return unix.Mkfifo(path, 0o600) },
+		"directory": func() error { return os.Mkdir(path, 0o700) },
+	} {
+		if err := plant(); err != nil {
+			t.Fatal(err)
+		}
+		states, err := d.List()
+		i := slices.IndexFunc(states, func(s State) bool { return s.Path == path })
+		if err != nil || len(states) != 2 || i < 0 {
+			t.Fatalf("%s: %+v, error %v", what, states, err)
+		}
+		if s := states[i]; !s.Unreadable || s.Held || s.Verdict.Liveness != onerun.Unknown || s.Verdict.Evidence == "" {
+			t.Errorf("%s: %+v", what, s)
+		}
+		if s := states[1-i]; !s.Held || s.Verdict.Liveness != onerun.Alive {
+			t.Errorf("beside a %s: %+v", what, s)
+		}
+		if s, err := d.Peek("n", "job/foreign"); err != nil || !s.Unreadable || s.Lock != "job/foreign" {
+			t.Errorf("%s: %+v, error %v", what, s, err)
+		}
+		if _, err := d.Look("n", "job/foreign"); !errors.Is(err, onerun.ErrCreate) {
+			t.Errorf("%s: error %v", what, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

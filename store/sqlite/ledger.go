@@ -122,7 +122,7 @@ func (s *Store) complete(t *tx, r *runRow) error {
 	if err := t.row(query, args...).Scan(&r.Skips); err != nil || r.Status != onerun.Running {
 		return err
 	}
-	look, err := s.lookAt(r)
+	look, err := s.peekAt(r)
 	if err != nil {
 		return err
 	}

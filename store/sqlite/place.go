@@ -70,3 +70,14 @@ func (s *Store) lookAt(r *runRow) (view, error) {
 	st, err := dir.Look(r.Namespace, r.Lock)
 	return viewOfState(st), err
 }
+
+// peekAt is lookAt for a listing of many runs, of which one with a lock file that is none
+// must not hide the others.
+func (s *Store) peekAt(r *runRow) (view, error) {
+	dir, err := s.dirOf(r)
+	if err != nil {
+		return view{}, nil
+	}
+	st, err := dir.Peek(r.Namespace, r.Lock)
+	return viewOfState(st), err
+}
