@@ -20,6 +20,7 @@ const (
 	text = "golang.org/x/text"
 	sys  = "golang.org/x/sys"
 	kong = "github.com/alecthomas/kong"
+	yaml = "github.com/goccy/go-yaml"
 )
 
 // sqlite is the driver with what it needs itself.
@@ -48,6 +49,7 @@ var rules = []rule{
 	// What the rest is made of.
 	{pkg: "filelock", own: []string{".", "internal/procfs"}, foreign: []string{text, sys}},
 	{pkg: "internal/procfs", own: []string{"."}, foreign: []string{text, sys}},
+	{pkg: "internal/config", own: []string{"."}, foreign: []string{text, yaml}},
 	{pkg: "internal/process", own: []string{".", "schedule", "internal/..."}, foreign: []string{text, sys}},
 	{pkg: "internal/...", own: []string{".", "schedule", "internal/..."}, foreign: []string{text, sys}},
 
@@ -61,7 +63,7 @@ var rules = []rule{
 	{
 		pkg:     "cmd/onerun",
 		own:     []string{".", "schedule", "filelock", "internal/...", "store", "store/sqlite"},
-		foreign: with(sqlite, text, sys, kong),
+		foreign: with(sqlite, text, sys, kong, yaml),
 	},
 
 	// The comparisons run programs, among them the least one that links what onerun does.
@@ -133,6 +135,8 @@ func TestRulesTellApart(t *testing.T) {
 		{"filelock", own("."), own("store/sqlite")},
 		{"filelock", foreign("golang.org/x/sys/unix"), foreign("modernc.org/sqlite/lib")},
 		{"internal/process", own("internal/procfs"), own("filelock")},
+		{"internal/process", own("internal/procfs"), foreign("github.com/goccy/go-yaml/ast")},
+		{"internal/config", foreign("github.com/goccy/go-yaml/ast"), own("internal/process")},
 		{"internal/notyet/deep", own("internal/procfs"), own("cmd/onerun")},
 		{"store/memory", own("."), foreign("golang.org/x/sys/unix")},
 		{"store/sqlite", foreign("modernc.org/sqlite"), own("store/memory")},
