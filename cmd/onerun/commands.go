@@ -13,6 +13,7 @@ import (
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/filelock"
+	"github.com/onerun-dev/onerun/internal/config"
 )
 
 // command is one subcommand: its fields are its arguments and flags.
@@ -24,9 +25,12 @@ type command interface {
 type env struct {
 	common
 	out, err io.Writer
-	lockDir  string           // --lock-dir, of the commands that have it
-	secrets  []*regexp.Regexp // the configuration file's redact patterns
-	looking  bool             // whoever asks wants to see what is there: nothing is made
+	lockDir  string            // --lock-dir, of the commands that have it
+	secrets  []*regexp.Regexp  // the configuration file's redact patterns
+	given    map[string]bool   // the flags that stand on the command line, by their long names
+	file     *config.File      // nil: there is none
+	sources  map[string]string // where a flag's value stands in the file: PATH:LINE
+	looking  bool              // whoever asks wants to see what is there: nothing is made
 
 	makeStore bool // init: a named directory is made, too
 	sharing   bool // init --shared: the embedded store is the machine's
@@ -89,7 +93,9 @@ func run(args []string, stdout, stderr io.Writer) (status int) {
 		_, _ = fmt.Fprintf(stderr, "onerun: %s\n", printable(usageLine(err, name)))
 		return exitUsage
 	}
-	err = cmd.run(context.Background(), e)
+	if err = e.configure(name, cmd); err == nil {
+		err = cmd.run(context.Background(), e)
+	}
 	return report(e, err)
 }
 
@@ -100,7 +106,7 @@ func parse(args []string, e *env) (name string, cmd command, status int, err err
 		go filelock.ThisWorker("") // who we are is read from /proc meanwhile, and kept
 		plain, c := *e, lookup(args[0]).make()
 		if quickly(args[1:], &plain, c) {
-			e.common = plain.common
+			e.common, e.given = plain.common, plain.given
 			return args[0], c, 0, nil
 		}
 	}
@@ -137,6 +143,12 @@ func parseAll(args []string, e *env) (name string, cmd command, status int, err 
 		return name, &versionCmd{}, exitUsage, err
 	}
 	name = parsed.Selected().Name
+	e.given = map[string]bool{}
+	for _, p := range parsed.Path {
+		if p.Flag != nil {
+			e.given[p.Flag.Name] = true
+		}
+	}
 	return name, made[name], 0, nil
 }
 

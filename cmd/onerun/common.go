@@ -20,7 +20,7 @@ import (
 type common struct {
 	Store        word     `placeholder:"URL" help:"Store, for example sqlite:/var/lib/onerun/onerun.db, or @FILE that holds the URL (ONERUN_STORE)."`
 	Namespace    string   `default:"default" placeholder:"NAME" help:"Environment that keys and locks live in (default: default)."`
-	Config       word     `placeholder:"FILE" hidden:"" help:"Configuration file."`
+	Config       word     `placeholder:"FILE" help:"Configuration file (ONERUN_CONFIG, else /etc/onerun/onerun.yaml if it is there)."`
 	LogFormat    string   `enum:"text,json" default:"text" placeholder:"text|json" help:"Format of log lines on standard error."`
 	LogLevel     string   `enum:"auto,debug,info,warn,error" default:"auto" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn, error (default: info on a terminal, else warn)."`
 	LogFile      word     `placeholder:"FILE" help:"Append log lines to FILE instead of standard error."`
@@ -113,10 +113,14 @@ type place struct {
 	private bool   // the default one of an ordinary account, which no other account uses
 }
 
-// open opens the store, by the search order of the documentation: flag,
-// environment, else the embedded one.
+// open opens the store, by the search order of place.
 func (e *env) open(ctx context.Context, lockDir string) (onerun.Store, place, error) {
 	var err error
+	if lockDir == "" && e.file != nil {
+		if v, ok := e.file.Defaults["lock_dir"]; ok {
+			lockDir = e.fromFile(v.Text)
+		}
+	}
 	e.lockDir = lockDir
 	if e.Namespace, err = onerun.CleanName("namespace", e.Namespace); err != nil {
 		return nil, place{}, err
@@ -137,24 +141,15 @@ func (p place) blame(err error) error {
 	return err
 }
 
+// place finds the store: flag, environment, configuration file, else the embedded one.
 func (e *env) place() (place, error) {
-	if path := string(e.Config); path != "" || os.Getenv("ONERUN_CONFIG") != "" || exists("/etc/onerun/onerun.yaml") {
-		if path == "" {
-			path = os.Getenv("ONERUN_CONFIG")
-		}
-		if path == "" {
-			path = "/etc/onerun/onerun.yaml"
-		}
-		// Going on without it could mean another store, and two stores exclude nobody.
-		return place{}, &onerun.StoreError{
-			Kind: onerun.ErrConfig, What: "configuration file", Path: path,
-			Err: errors.New("this version reads none"), Do: "use --store or ONERUN_STORE, and move the file away",
-		}
-	}
 	inherited := os.Getenv("ONERUN_STORE")
 	p := place{url: string(e.Store), secret: store.Secret(inherited)}
 	if p.url == "" {
 		p.url, p.source = inherited, "ONERUN_STORE"
+	}
+	if p.url == "" {
+		p.url, p.source = e.storeInFile()
 	}
 	if file, ok := strings.CutPrefix(p.url, "@"); ok {
 		p.source = "file with the store's URL " + file

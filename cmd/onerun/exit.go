@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/config"
 	"github.com/onerun-dev/onerun/schedule"
 )
 
@@ -52,6 +53,13 @@ func report(e *env, err error) int {
 			complain(e, s.cause)
 		}
 		return s.status
+	}
+	var wrong config.Errors
+	if errors.As(err, &wrong) {
+		for _, one := range wrong { // each is a line of its own in the file, too
+			complain(e, one)
+		}
+		return exitConfig
 	}
 	complain(e, err)
 	return statusOf(err)

@@ -10,15 +10,18 @@ import (
 )
 
 type explainCmd struct {
-	Key string `arg:"" help:"Key, run id, or job (its RUNNING run, else its latest)."`
+	Key string `arg:"" optional:"" help:"Key, run id, or job (its RUNNING run, else its latest)."`
 	scopeFlags
-	LockDir word `placeholder:"DIR" help:"Directory of the lock files, if it is not the store's."`
-	JSON    bool `name:"json" help:"One JSON document instead of words."`
+	LockDir  word `placeholder:"DIR" help:"Directory of the lock files, if it is not the store's."`
+	Settings bool `help:"Show each setting of a job and where it comes from instead: flag, environment, file, default."`
+	JSON     bool `name:"json" help:"One JSON document instead of words."`
 }
 
 // Help explains the command.
 func (explainCmd) Help() string {
-	return `It judges as onerun run would at this moment, without taking the lock or changing anything. A key that never ran is
+	return `onerun explain --config JOB is short for onerun explain JOB --settings, with the file that is found without a flag.
+
+It judges as onerun run would at this moment, without taking the lock or changing anything. A key that never ran is
 judged under the lock of its job, unless --scope or --lock says otherwise.`
 }
 
@@ -44,6 +47,12 @@ type explanation struct {
 }
 
 func (c *explainCmd) run(ctx context.Context, e *env) error {
+	switch {
+	case c.Key == "":
+		return usage("say what to explain: a key, a run id, or a job; see: onerun explain --help")
+	case c.Settings:
+		return c.settings(e)
+	}
 	if err := checkRef(c.Key); err != nil {
 		return err
 	}

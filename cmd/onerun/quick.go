@@ -20,7 +20,7 @@ import (
 // the beginning, so that there is one source of messages. A test holds the two against
 // each other.
 func quickly(args []string, e *env, cmd command) bool {
-	q := quick{flags: map[string]reflect.Value{}, tags: map[string]reflect.StructTag{}}
+	q := quick{flags: map[string]reflect.Value{}, tags: map[string]reflect.StructTag{}, names: map[string]string{}, given: map[string]bool{}}
 	if !q.collect(reflect.ValueOf(&e.common).Elem()) || !q.collect(reflect.ValueOf(cmd).Elem()) {
 		return false
 	}
@@ -41,6 +41,7 @@ func quickly(args []string, e *env, cmd command) bool {
 				continue
 			}
 			q.rest.Set(reflect.ValueOf(slices.Clone(args)))
+			e.given = q.given
 			return true
 		default:
 			n := q.flag(arg, args[1:])
@@ -50,6 +51,7 @@ func quickly(args []string, e *env, cmd command) bool {
 			args = args[n:]
 		}
 	}
+	e.given = q.given
 	return q.named
 }
 
@@ -57,8 +59,10 @@ func quickly(args []string, e *env, cmd command) bool {
 type quick struct {
 	flags map[string]reflect.Value // by --name and -s
 	tags  map[string]reflect.StructTag
-	name  reflect.Value // the first positional argument
-	rest  reflect.Value // the passed-through command
+	names map[string]string // the long name, without dashes, by --name and -s
+	given map[string]bool   // flags that stand on the command line, by their long names
+	name  reflect.Value     // the first positional argument
+	rest  reflect.Value     // the passed-through command
 	named bool
 }
 
@@ -85,9 +89,9 @@ func (q *quick) collect(v reflect.Value) bool {
 		if name == "" {
 			name = dashed(f.Name)
 		}
-		q.flags["--"+name], q.tags["--"+name] = fv, f.Tag
+		q.flags["--"+name], q.tags["--"+name], q.names["--"+name] = fv, f.Tag, name
 		if short := f.Tag.Get("short"); short != "" {
-			q.flags["-"+short], q.tags["-"+short] = fv, f.Tag
+			q.flags["-"+short], q.tags["-"+short], q.names["-"+short] = fv, f.Tag, name
 		}
 		if d := f.Tag.Get("default"); d != "" && !set(fv, d) {
 			return false
@@ -111,6 +115,7 @@ func (q *quick) flag(arg string, next []string) int {
 		if joined {
 			return 0
 		}
+		q.given[q.names[name]] = true
 		return 1
 	case !joined && (len(next) == 0 || strings.HasPrefix(next[0], "-")):
 		return 0
@@ -123,38 +128,44 @@ func (q *quick) flag(arg string, next []string) int {
 	if !set(v, value) {
 		return 0
 	}
+	q.given[q.names[name]] = true
 	if joined {
 		return 1
 	}
 	return 2
 }
 
-// set stores a value in the types that flags have here.
-func set(v reflect.Value, s string) bool {
+// set stores a value in the types that flags have here; false for a map, say: kong knows.
+func set(v reflect.Value, s string) bool { return assign(v, s) == nil }
+
+// assign is set with its reason for not doing so.
+func assign(v reflect.Value, s string) error {
 	if v.Kind() == reflect.Pointer {
 		p := reflect.New(v.Type().Elem())
-		if !set(p.Elem(), s) {
-			return false
+		err := assign(p.Elem(), s)
+		if err == nil {
+			v.Set(p)
 		}
-		v.Set(p)
-		return true
+		return err
 	}
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		return u.UnmarshalText([]byte(s)) == nil
+		return u.UnmarshalText([]byte(s))
 	}
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(s)
+	case reflect.Bool:
+		v.SetBool(s == "true")
 	case reflect.Int:
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			return false
+			return fmt.Errorf("%q is no whole number", s)
 		}
 		v.SetInt(int64(n))
 	default:
-		return false // a map, say: kong knows
+		return fmt.Errorf("a value of type %s can't be read", v.Type())
 	}
-	return true
+	return nil
 }
 
 // dashed is the name of a flag as kong makes it of a field's: FinishWait, finish-wait.
@@ -173,23 +184,14 @@ func dashed(field string) string {
 // starts: those that differ from their defaults.
 func argumentsOf(flags any) []string {
 	var out []string
-	v := reflect.ValueOf(flags).Elem()
-	for i := range v.NumField() {
-		f, fv := v.Type().Field(i), v.Field(i)
-		if f.Anonymous {
-			out = append(out, argumentsOf(fv.Addr().Interface())...)
-			continue
-		}
-		name := "--" + cmp.Or(f.Tag.Get("name"), dashed(f.Name))
-		usual := reflect.New(f.Type).Elem()
-		if d := f.Tag.Get("default"); d != "" {
+	for _, f := range flagFields(flags) {
+		name, fv := "--"+f.name, f.value
+		usual := reflect.New(fv.Type()).Elem()
+		if d := f.tag.Get("default"); d != "" {
 			set(usual, d)
 		}
 		if reflect.DeepEqual(fv.Interface(), usual.Interface()) {
 			continue
-		}
-		if fv.Kind() == reflect.Pointer {
-			fv = fv.Elem()
 		}
 		switch x := fv.Interface().(type) {
 		case bool:
@@ -198,12 +200,55 @@ func argumentsOf(flags any) []string {
 			for _, k := range slices.Sorted(maps.Keys(x)) {
 				out = append(out, name+"="+k+"="+x[k])
 			}
-		case duration:
-			out = append(out, name+"="+time.Duration(x).String())
-		case waiting:
-			out = append(out, name+"="+x.String())
 		default:
-			out = append(out, name+"="+fmt.Sprint(x))
+			out = append(out, name+"="+textOf(fv))
+		}
+	}
+	return out
+}
+
+// textOf writes the value of a flag as it would be typed; "" for none.
+func textOf(v reflect.Value) string {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return ""
+		}
+		v = v.Elem()
+	}
+	switch x := v.Interface().(type) {
+	case map[string]string:
+		var pairs []string
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			pairs = append(pairs, k+"="+x[k])
+		}
+		return strings.Join(pairs, " ")
+	case duration:
+		return time.Duration(x).String()
+	case waiting:
+		return x.String()
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// flag is a field that is a flag.
+type flag struct {
+	name  string // long, without dashes
+	tag   reflect.StructTag
+	value reflect.Value
+}
+
+// flagFields are the flags of a struct, in their order.
+func flagFields(flags any) []flag { return fieldsIn(reflect.ValueOf(flags).Elem()) }
+
+func fieldsIn(v reflect.Value) []flag {
+	var out []flag
+	for i := range v.NumField() {
+		f, fv := v.Type().Field(i), v.Field(i)
+		switch _, arg := f.Tag.Lookup("arg"); {
+		case f.Anonymous:
+			out = append(out, fieldsIn(fv)...)
+		case !arg:
+			out = append(out, flag{cmp.Or(f.Tag.Get("name"), dashed(f.Name)), f.Tag, fv})
 		}
 	}
 	return out

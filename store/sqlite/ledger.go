@@ -245,6 +245,9 @@ func (s *Store) Locks(ctx context.Context, namespace string) ([]onerun.LockState
 				return err
 			}
 			run, path, mode := r.Run, s.lockPath(namespace, r.Lock), onerun.LockFlock
+			if !s.usedHere(r) {
+				path = filepath.Join(r.lockDir, filepath.Base(path))
+			}
 			ran[base(path)] = true
 			if f, ok := files[base(path)]; ok {
 				path, mode = f.Path, f.Mode

@@ -49,12 +49,23 @@ chmod 0700 "$DIR/home/.local/state"
 mv "$DIR/kept" "$DIR/home/.local/state/onerun"
 exits 0 as 4711 onerun run settle -- true
 
-# A configuration file is not read by this version, so nothing goes on as if it weren't there.
-mkdir /etc/onerun
-echo 'store: sqlite:/elsewhere' >/etc/onerun/onerun.yaml
-fails 78 onerun run settle --store sqlite:"$DIR/home" -- touch "$DIR/ran"
-says '/etc/onerun/onerun.yaml'
-fails 78 as 4711 onerun history
+# The configuration file of the machine is everybody's, and comes before the embedded store.
+# One that can't be read, or is wrong, is an error: nothing goes on as if it weren't there.
+mkdir /etc/onerun "$DIR/named"
+echo "store: sqlite:$DIR/named/" >/etc/onerun/onerun.yaml
+exits 0 onerun run from-file -- true
+test -f "$DIR/named/onerun.db" || die "$(ls -la "$DIR/named")"
+exits 0 onerun history
+prints from-file
+chmod 0600 /etc/onerun/onerun.yaml
+fails 77 as 4711 onerun run settle -- touch "$DIR/ran"
+says '/etc/onerun/onerun.yaml.*permission denied'
+echo 'store: sqlite:/elsewhere/' >/etc/onerun/onerun.yaml
+fails 73 onerun run settle -- touch "$DIR/ran"
+says '/elsewhere'
+echo 'stor: sqlite:/elsewhere/' >/etc/onerun/onerun.yaml
+fails 78 onerun run settle --store sqlite:"$DIR/named" -- touch "$DIR/ran"
+says '/etc/onerun/onerun.yaml:1:1: unknown key .*did you mean "store"'
 rm /etc/onerun/onerun.yaml
 exits 0 as 4711 onerun history
 test ! -e "$DIR/ran" || die "something ran"
