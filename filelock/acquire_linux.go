@@ -87,6 +87,9 @@ func (d *Dir) newLock(r Request) (*Lock, error) {
 	if d.opt.NoFlock && r.Mode == onerun.LockFlock {
 		return nil, d.noFlock()
 	}
+	if d.opt.Looking {
+		return nil, refuse(onerun.ErrInternal, "lock directory", d.path, "was opened to look at it alone", "")
+	}
 	if err := d.retain(); err != nil {
 		return nil, err
 	}

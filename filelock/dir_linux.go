@@ -19,6 +19,10 @@ type Options struct {
 	NoFlock bool
 	// AllowNetwork lets the directory be on a file system that other hosts may share.
 	AllowNetwork bool
+	// Looking is for who only looks: nothing is made or removed, no lock can be taken, and
+	// what would be refused as unsafe (who may write there, the kind of file system) is
+	// opened all the same, to be looked at. A directory that isn't there has no locks.
+	Looking bool
 
 	// Hook is for tests: it is called between any two steps with the name of the one
 	// that was just done, and may end the process there.
@@ -65,6 +69,9 @@ func Open(path string, o Options) (*Dir, error) {
 func (d *Dir) openOrMake() error {
 	err := d.openDir()
 	made := false
+	if errors.Is(err, unix.ENOENT) && d.opt.Looking {
+		return nil
+	}
 	if errors.Is(err, unix.ENOENT) {
 		if err = d.make(); err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
@@ -82,7 +89,7 @@ func (d *Dir) openOrMake() error {
 	if err := unix.Fstat(d.fd, &st); err != nil {
 		return err
 	}
-	if err := d.checkMode(&st, made); err != nil {
+	if err := d.checkMode(&st, made); err != nil && !d.opt.Looking {
 		return err
 	}
 	var parent unix.Stat_t
@@ -176,11 +183,11 @@ func (d *Dir) checkFS() error {
 	if d.opt.FSType != nil {
 		fs.Type = d.opt.FSType(d.path)
 	}
-	if fs.Flags&unix.ST_RDONLY != 0 {
+	if fs.Flags&unix.ST_RDONLY != 0 && !d.opt.Looking {
 		return unix.EROFS
 	}
 	name, network := Network(fs.Type)
-	if network && !d.opt.AllowNetwork {
+	if network && !d.opt.AllowNetwork && !d.opt.Looking {
 		return refuse(onerun.ErrCreate, "lock directory", d.path,
 			"is on a network file system ("+name+"), where a lock may hold on one host only",
 			"choose a local directory with --lock-dir, use a store for many machines, or take the risk with ?network=unsafe")
@@ -202,6 +209,9 @@ func (d *Dir) Close() error {
 	}
 	return nil
 }
+
+// absent reports that there is no directory to look into.
+func (d *Dir) absent() bool { return d.opt.Looking && d.fd < 0 }
 
 // retain keeps the descriptor open until release.
 func (d *Dir) retain() error {

@@ -37,6 +37,9 @@ func (d *Dir) Look(namespace string, lock onerun.LockName) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
+	if d.absent() {
+		return State{Namespace: ns, Lock: lock, Mode: onerun.LockFlock, Path: d.path + "/" + fileName(ns, lock) + lockSuffix}, nil
+	}
 	if err := d.retain(); err != nil {
 		return State{}, err
 	}
@@ -49,8 +52,11 @@ func (d *Dir) Look(namespace string, lock onerun.LockName) (State, error) {
 // List looks at every lock that has a file in the directory, in the order of their
 // file names. Free locks without a note are among them, and what can't be a lock file (a
 // link, a FIFO) or be read by this account: Unreadable, with the reason. It also removes
-// what dead processes left of takeovers.
+// what dead processes left of takeovers, unless the directory was opened for looking.
 func (d *Dir) List() ([]State, error) {
+	if d.absent() {
+		return nil, nil
+	}
 	if err := d.retain(); err != nil {
 		return nil, err
 	}
@@ -59,7 +65,9 @@ func (d *Dir) List() ([]State, error) {
 	if err != nil {
 		return nil, d.fail("lock directory", "", err)
 	}
-	d.sweep()
+	if !d.opt.Looking {
+		d.sweep()
+	}
 	var bases []string
 	for _, name := range names {
 		base, ok := strings.CutSuffix(name, lockSuffix)
@@ -80,6 +88,38 @@ func (d *Dir) List() ([]State, error) {
 		states = append(states, s)
 	}
 	return states, nil
+}
+
+// Foreign lists the files of the directory that are none of its own making, by the form
+// of their names: sorted, without the directory.
+func (d *Dir) Foreign() ([]string, error) {
+	if d.absent() {
+		return nil, nil
+	}
+	if err := d.retain(); err != nil {
+		return nil, err
+	}
+	defer d.release()
+	names, err := d.files()
+	if err != nil {
+		return nil, d.fail("lock directory", "", err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		if name == heldName || strings.HasPrefix(name, heldName+newInfix) {
+			return true
+		}
+		for _, infix := range []string{markInfix, newInfix} {
+			name, _, _ = strings.Cut(name, infix)
+		}
+		base, ok := strings.CutSuffix(name, lockSuffix)
+		if !ok {
+			base, ok = strings.CutSuffix(name, exclSuffix)
+		}
+		_, _, err := d.offsets(base)
+		return ok && err == nil
+	})
+	slices.Sort(names)
+	return names, nil
 }
 
 // look looks at one lock by its file name.

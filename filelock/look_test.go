@@ -437,3 +437,51 @@ func TestListShowsForeignFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestLooking: a directory that is opened to be looked at is not made, nothing in it is
+// removed, no lock is taken; and one that would be refused as unsafe is opened.
+func TestLooking(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "locks")
+	d := mustOpen(t, missing, Options{Looking: true})
+	if s := look(t, d); s.Held || s.Note != nil {
+		t.Errorf("a directory that isn't there: %+v", s)
+	}
+	states, err := d.List()
+	if strange, e := d.Foreign(); err != nil || e != nil || len(states)+len(strange) > 0 {
+		t.Errorf("a directory that isn't there: %v %v %v %v", states, strange, err, e)
+	}
+	if _, _, err := d.Acquire(t.Context(), request(onerun.LockFlock)); err == nil {
+		t.Error("a lock was taken")
+	}
+	if _, err := os.Lstat(missing); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it was made: %v", err)
+	}
+
+	dir := lockDir(t)
+	mustRelease(t, mustAcquire(t, mustOpen(t, dir, Options{}), request(onerun.LockFlock)))
+	plant(t, dir, exclSuffix+newInfix+onerun.NewID(), deadNote(t))
+	plant(t, dir, exclSuffix, deadNote(t))
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	before := leftovers(t, dir)
+	d = mustOpen(t, dir, Options{Looking: true})
+	if states, err := d.List(); err != nil || len(states) != 1 {
+		t.Errorf("list: %v %v", states, err)
+	}
+	if strange, err := d.Foreign(); err != nil || !slices.Equal(strange, []string{"notes.txt"}) {
+		t.Errorf("foreign: %v %v", strange, err)
+	}
+	if _, _, err := d.Acquire(t.Context(), request(onerun.LockFlock)); err == nil {
+		t.Error("a lock was taken where there are some")
+	}
+	if after := leftovers(t, dir); !slices.Equal(before, after) {
+		t.Errorf("there was %v, and is %v", before, after)
+	}
+	if _, err := Open(dir, Options{}); err == nil {
+		t.Error("who may take locks there was let in")
+	}
+}

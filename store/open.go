@@ -18,6 +18,7 @@ import (
 type Options struct {
 	LockDir string // where this host's lock files are; empty: the store's default
 	MakeDir bool   // make a local store's directory when the last element of its path is missing
+	Looking bool   // to look alone: nothing is made or written, and what is unsafe is opened all the same
 }
 
 // planned are the schemes of stores that this version doesn't have.
@@ -90,6 +91,9 @@ func parseSQLite(rest string, o Options) (path string, opts []sqlite.Option, err
 	}
 	if o.LockDir != "" {
 		opts = append(opts, sqlite.WithLockDir(o.LockDir))
+	}
+	if o.Looking {
+		opts = append(opts, sqlite.Looking())
 	}
 	if o.MakeDir {
 		opts = append(opts, sqlite.WithMakeDir())

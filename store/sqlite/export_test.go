@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/onerun-dev/onerun"
 )
@@ -48,3 +49,6 @@ func Schema1() string {
 
 // ThisVersion is what PRAGMA user_version says of this program's schema.
 func ThisVersion() int { return versionNumber(len(schemas)) }
+
+// WithExamineTime bounds each of the long looks of an examination.
+func WithExamineTime(d time.Duration) Option { return func(o *options) { o.examineFor = d } }

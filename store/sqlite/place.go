@@ -36,7 +36,7 @@ func (s *Store) dirOf(r *runRow) (*filelock.Dir, error) {
 	if _, err := os.Stat(r.lockDir); err != nil {
 		return nil, err // opening it would make it
 	}
-	d, err := filelock.Open(r.lockDir, filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork, FSType: s.options.fsType})
+	d, err := filelock.Open(r.lockDir, s.dirOptions())
 	if err == nil {
 		s.otherDirs[r.lockDir] = d
 	}

@@ -47,6 +47,8 @@ type options struct {
 	allowNetwork bool
 	makeDir      bool
 	mayShare     func(dir string) error
+	looking      bool
+	examineFor   time.Duration           // for tests: stands in for a third of the caller's time
 	fsType       func(path string) int64 // for tests: the f_type of statfs(2)
 }
 
@@ -74,6 +76,13 @@ func WithMayShare(mayShare func(dir string) error) Option {
 	return func(o *options) { o.mayShare = mayShare }
 }
 
+// Looking opens a store to look at it alone. Nothing is made that isn't there, be it
+// database, schema or lock directory, nothing can be written, and no lock can be taken;
+// and what would be refused as unsafe is opened all the same, so that Examine can tell.
+// A database that this program would have to make, or whose schema it would have to
+// bring up first, is ErrConfig then.
+func Looking() Option { return func(o *options) { o.looking = true } }
+
 // DatabaseName is the name of the database in a directory that is given as a store.
 const DatabaseName = "onerun.db"
 
@@ -100,7 +109,7 @@ func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
 	if err := s.checkFS(); err != nil {
 		return nil, err
 	}
-	s.dir, err = filelock.Open(s.lockDir, filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork, FSType: s.options.fsType})
+	s.dir, err = filelock.Open(s.lockDir, s.dirOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -140,6 +149,10 @@ func database(path string) (string, error) {
 	return abs, nil
 }
 
+func (s *Store) dirOptions() filelock.Options {
+	return filelock.Options{Hook: s.options.hook, AllowNetwork: s.options.allowNetwork, Looking: s.options.looking, FSType: s.options.fsType}
+}
+
 // onePath is the one path that a directory has, by whichever it was named: runs are kept
 // with the lock directory that they use, and are compared by it.
 func onePath(dir string) string {
@@ -165,7 +178,7 @@ func (s *Store) checkFS() error {
 	if s.options.fsType != nil {
 		st.Type = s.options.fsType(dir)
 	}
-	if name, network := filelock.Network(st.Type); network && !s.options.allowNetwork {
+	if name, network := filelock.Network(st.Type); network && !s.options.allowNetwork && !s.options.looking {
 		return &onerun.StoreError{
 			Kind: onerun.ErrCreate, What: "open the store", Path: s.path,
 			Err: fmt.Errorf("it is on a network file system (%s), where locks hold on each machine by itself", name),
@@ -207,6 +220,9 @@ func (s *Store) lockPath(namespace string, lock onerun.LockName) string {
 // Path is the database file.
 func (s *Store) Path() string { return s.path }
 
+// LockDir is the directory of the lock files.
+func (s *Store) LockDir() string { return s.lockDir }
+
 func (s *Store) step(name string) { s.options.hook(name) }
 
 // Warm begins to open the database, for a caller that is about to claim a run: while it
@@ -234,7 +250,13 @@ func (s *Store) open(ctx context.Context) (*db, error) {
 	if d := s.opened(); d != nil {
 		return d, nil
 	}
-	d, err := openDB(ctx, s.path, sharedDir(filepath.Dir(s.path)))
+	var d *db
+	var err error
+	if s.options.looking {
+		d, err = lookKnown(ctx, s.path)
+	} else {
+		d, err = openDB(ctx, s.path, sharedDir(filepath.Dir(s.path)))
+	}
 	if err != nil {
 		return nil, err
 	}
