@@ -7,6 +7,7 @@ needs='
 flock                 util-linux
 unshare               util-linux
 ps                    procps
+script                bsdutils
 sqlite3               sqlite3
 zsh                   zsh
 fish                  fish

@@ -58,6 +58,7 @@ var commands = []entry{
 	{"pause", "Refuse further starts of a job until it is resumed.", func() command { return &pauseCmd{} }},
 	{"resume", "Let a paused job start again.", func() command { return &resumeCmd{} }},
 	{"unlock", "Remove a plain lock file that nobody can prove dead.", func() command { return &unlockCmd{} }},
+	{"doctor", "Look for all that would make onerun unsafe on this machine, with the remedy.", func() command { return &doctorCmd{} }},
 	{"backfill", "Run JOB once for each date of a range, where it hasn't run.", func() command { return &backfillCmd{} }},
 	{"flush", "Deliver the ends of jobs that wait on this host.", func() command { return &flushCmd{} }},
 	{"prune", "Remove old successes, and keep their keys from running again.", func() command { return &pruneCmd{} }},

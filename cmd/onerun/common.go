@@ -110,17 +110,14 @@ type place struct {
 	url     string
 	secret  bool   // ONERUN_STORE itself holds a password, whether it is the store or not
 	source  string // where the URL stands, if not in the flag
+	usual   bool   // nothing names it
 	private bool   // the default one of an ordinary account, which no other account uses
 }
 
 // open opens the store, by the search order of place.
 func (e *env) open(ctx context.Context, lockDir string) (onerun.Store, place, error) {
 	var err error
-	if lockDir == "" && e.file != nil {
-		if v, ok := e.file.Defaults["lock_dir"]; ok {
-			lockDir = e.fromFile(v.Text)
-		}
-	}
+	lockDir = e.usualLockDir(lockDir)
 	e.lockDir = lockDir
 	if e.Namespace, err = onerun.CleanName("namespace", e.Namespace); err != nil {
 		return nil, place{}, err
@@ -177,7 +174,7 @@ func (e *env) place() (place, error) {
 		}
 	}
 	dir, private, err := e.embedded()
-	p.url, p.private = "sqlite:"+filepath.Join(dir, "onerun.db"), private
+	p.url, p.usual, p.private = "sqlite:"+filepath.Join(dir, "onerun.db"), true, private
 	return p, err
 }
 

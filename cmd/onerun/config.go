@@ -230,6 +230,17 @@ func (e *env) fromFile(path string) string {
 	return filepath.Join(filepath.Dir(e.file.Path), path)
 }
 
+// usualLockDir is the directory of the lock files: the one that was typed, else that of
+// the file's defaults, else the store's ("").
+func (e *env) usualLockDir(typed string) string {
+	if typed == "" && e.file != nil {
+		if v, ok := e.file.Defaults["lock_dir"]; ok {
+			return e.fromFile(v.Text)
+		}
+	}
+	return typed
+}
+
 // storeInFile is the store that the file names, and where it does.
 func (e *env) storeInFile() (url, source string) {
 	if e.file == nil {

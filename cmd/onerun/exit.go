@@ -120,6 +120,9 @@ var exitHelps = map[string]string{
   71  can't fork
 ` + exitErrors,
 	"rerun": "Exit codes: 0 done; 1 the state doesn't allow it, or there is no such run; a command's own; else:\n" + exitErrors,
+	"doctor": `Exit codes: 0 no danger was found, and with --strict no warning; with --checklist: no bad answer
+   1  a danger, with --strict a warning; with --checklist a bad answer
+` + exitErrors,
 	"stale": "Exit codes: 0 done, or with --exit-code: no suspects; 1 with --exit-code: there are suspects; else:\n" + exitErrors,
 }
 

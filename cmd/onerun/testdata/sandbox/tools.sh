@@ -98,3 +98,45 @@ foreign() {
 		echo /usr # root's, who is nobody we know
 	fi
 }
+
+# disk: /srv is an own directory on a disk, with lib and spool in it.
+disk() {
+	base=$DIR/disk
+	case $(stat -f -c %T "$DIR") in
+	tmpfs | ramfs) # then only root has a place
+		base=$(mktemp -d /var/lib/onerun-test.XXXXXX)
+		trap 'rm -rf "$base"' EXIT
+		;;
+	esac
+	mkdir -p "$base/lib" "$base/spool/cron/crontabs"
+	chmod 0755 "$base"
+	mount --bind "$base" /srv
+}
+
+# alone COMMAND...: where no other process can be seen.
+alone() { unshare --pid --fork --mount-proc -- "$@"; }
+
+# doctor CODE ARGUMENT...: onerun doctor alone ends with CODE.
+doctor() {
+	want=$1
+	shift
+	exits "$want" alone onerun doctor "$@"
+}
+
+# finds STATUS CHECK PATTERN: that it found; STATUS ok may not be beside a worse one.
+finds() {
+	grep -q -e "^$1 *$2 .*\($3\)" "$DIR/out" || die "found: $(cat "$DIR/out" "$DIR/err"), want $1 $2 $3"
+	test "$1" != ok || ! grep -e "^\(danger\|warning\|unknown\) *$2 " "$DIR/out" || die "and worse"
+}
+
+# healthy: onerun doctor finds nothing above ok, but that this machine is a container or has
+# no clock that is kept in step, or, in a container, that /srv is in its own layer. machine
+# is then the exit status of a checklist without another bad answer.
+healthy() {
+	doctor 0
+	if grep -v -e '^ok' -e '^STATUS' -e '^warning *\(container\|clock-in-step\) ' -e '^unknown *clock-in-step ' -e '^warning.*overlayfs' -e '^safe here' "$DIR/out"; then
+		die "it should be healthy"
+	fi
+	machine=0
+	! grep -q '^warning *container' "$DIR/out" || machine=1
+}
