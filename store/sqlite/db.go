@@ -335,6 +335,18 @@ func (d *db) ready(ctx context.Context, queries ...string) {
 	}
 }
 
+// keep compiles a statement that this transaction executes often.
+func (t *tx) keep(query string) error {
+	if t.statements[query] != nil {
+		return nil
+	}
+	s, err := t.conn.PrepareContext(t.ctx, query)
+	if err == nil {
+		t.statements[query] = s
+	}
+	return err
+}
+
 func (t *tx) exec(query string, args ...any) error {
 	if s := t.statements[query]; s != nil {
 		_, err := s.ExecContext(t.ctx, args...)

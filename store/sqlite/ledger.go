@@ -111,13 +111,19 @@ func viewOfState(st filelock.State) view {
 	}
 }
 
+// How often a run was refused. With all reasons named, the second is a few look-ups and no
+// walk over the job's skips.
+const (
+	sqlSkipsOfKey    = "SELECT coalesce(sum(count), 0) FROM onerun_skip WHERE namespace = ?1 AND job = ?2 AND key = ?3"
+	sqlSkipsOfHolder = sqlSkipsOfKey + " AND reason IN ('running', 'locked', 'stale') AND holder = ?4"
+)
+
 // complete adds what is found out about a run when it is read: how often it was
 // refused, and whether a RUNNING one is alive and on time.
 func (s *Store) complete(t *tx, r *runRow) error {
-	query, args := "SELECT coalesce(sum(count), 0) FROM onerun_skip WHERE namespace = ?1 AND job = ?2 AND key = ?3", []any{r.Namespace, r.Job, r.Key()}
-	if r.Partition == "" { // with all reasons named, this is a few look-ups and no walk over the job's skips
-		query += " AND reason IN ('running', 'locked', 'stale') AND holder = ?4"
-		args = append(args, r.Run.Holder().ID())
+	query, args := sqlSkipsOfKey, []any{r.Namespace, r.Job, r.Key()}
+	if r.Partition == "" {
+		query, args = sqlSkipsOfHolder, append(args, r.Run.Holder().ID())
 	}
 	if err := t.row(query, args...).Scan(&r.Skips); err != nil || r.Status != onerun.Running {
 		return err

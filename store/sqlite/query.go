@@ -25,6 +25,11 @@ func (s *Store) Runs(ctx context.Context, q onerun.Query) ([]onerun.Run, error) 
 			return err
 		}
 		runs = nil
+		if len(found) > 2 { // else to compile it each time is as quick
+			if err := t.keep(sqlSkipsOfKey); err != nil {
+				return err
+			}
+		}
 		for _, r := range found {
 			if r.Pruned.IsZero() {
 				if err := s.complete(t, r); err != nil {
