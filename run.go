@@ -285,15 +285,16 @@ type Approval struct {
 
 // Event is one line of the append-only journal.
 type Event struct {
-	ID     int64
-	At     time.Time
-	Name   string // as in the log: taken_over, resolved, rerun_approved, …
-	RunID  string
-	Job    string
-	Key    string
-	By     string // the operator; empty for the machine
-	Reason string
-	Detail string
+	ID        int64
+	At        time.Time
+	Name      string // as in the log: taken_over, resolved, rerun_approved, …
+	Namespace string
+	RunID     string
+	Job       string
+	Key       string
+	By        string // the operator; empty for the machine
+	Reason    string
+	Detail    string
 
 	Terminal string // where the operator sat, or empty
 }

@@ -88,6 +88,10 @@ type Ledger interface {
 	// oldest first: those of a key that never ran too.
 	Skips(ctx context.Context, namespace, job, partition string) ([]Skip, error)
 
+	// Decisions lists what people decided about a job as a whole (paused, resumed,
+	// pruned), or about a lock of that name (unlocked), oldest first.
+	Decisions(ctx context.Context, namespace, job string) ([]Event, error)
+
 	// Jobs lists jobs with a state of their own (paused).
 	Jobs(ctx context.Context, namespace string) ([]JobState, error)
 
@@ -264,6 +268,7 @@ type Query struct {
 	Partition string    // with Job: one key
 	Statuses  []Status  // empty: all
 	Since     time.Time // started at or after
+	Until     time.Time // started before; zero: no limit
 	RetryDue  bool      // FAILED with a retry left only
 	Limit     int       // 0: no limit
 	Pruned    bool      // tombstones as well; a query for one run or key finds them always

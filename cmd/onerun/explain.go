@@ -161,7 +161,7 @@ func (x *explanation) foreseen(e *env, r onerun.Run, reason onerun.Reason) {
 		next = fmt.Sprintf("onerun%[2]s resolve %[1]s --as failed --rerun --reason TEXT, or: onerun%[2]s resolve %[1]s --as succeeded --reason TEXT", r.Name(), e.storeFlags())
 	case onerun.RefusedSucceeded:
 		x.Words = "it has succeeded, which its next start records"
-		next = "start it, and then: " + next
+		next = "onerun" + e.storeFlags() + " flush, and then: " + next
 	default:
 		return
 	}

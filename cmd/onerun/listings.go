@@ -28,6 +28,7 @@ type historyCmd struct {
 	Job    word     `arg:"" optional:"" help:"Job, key, or run id."`
 	Status statuses `placeholder:"STATUS" help:"Only runs in this state, or in one of a list with commas; may be repeated."`
 	Since  word     `placeholder:"TIME|D" help:"Only runs started since: RFC 3339, YYYY-MM-DD (local), or a duration back from now."`
+	Until  word     `placeholder:"TIME|D" help:"Only runs started before: a page further back begins where the last one ended."`
 	Limit  int      `default:"50" placeholder:"N" help:"At most N runs; 0: all (50)."`
 	listing
 }
@@ -39,7 +40,10 @@ func (c *historyCmd) run(ctx context.Context, e *env) error {
 	}
 	q.Statuses = c.Status
 	var err error
-	if q.Since, err = since(string(c.Since)); err != nil {
+	if q.Since, err = moment("--since", string(c.Since)); err != nil {
+		return err
+	}
+	if q.Until, err = moment("--until", string(c.Until)); err != nil {
 		return err
 	}
 	if err := narrow(&q, c.Job); err != nil {
@@ -75,7 +79,8 @@ func (s *statuses) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func since(s string) (time.Time, error) {
+// moment reads a time, or how long ago it was.
+func moment(flag, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
@@ -87,7 +92,7 @@ func since(s string) (time.Time, error) {
 	}
 	var d duration
 	if err := d.UnmarshalText([]byte(s)); err != nil {
-		return time.Time{}, usage("--since %q is no time; write 2026-09-15T01:00:00Z, 2026-09-15, or 2d", s)
+		return time.Time{}, usage("%s %q is no time; write 2026-09-15T01:00:00Z, 2026-09-15, or 2d", flag, s)
 	}
 	return time.Now().Add(-time.Duration(d)), nil
 }

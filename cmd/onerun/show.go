@@ -94,6 +94,7 @@ type showView struct {
 	Skipped   []skipView     `json:"skipped"`
 	Approvals []approvalView `json:"approvals"`
 	Events    []eventView    `json:"events"`
+	Decisions []eventView    `json:"job_events"` // about the job as a whole
 }
 
 func (c *showCmd) run(ctx context.Context, e *env) error {
@@ -118,14 +119,18 @@ func (c *showCmd) run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	jobEvents, err := s.Decisions(ctx, e.Namespace, d.Run.Job)
+	if err != nil {
+		return err
+	}
 	if c.JSON {
-		m := fieldsOf(viewDetail(d))
+		m := fieldsOf(viewDetail(d, jobEvents))
 		if !found {
 			m["run_id"], m["status"], m["lock"] = nil, nil, nil
 		}
 		return writeJSON(e.out, m)
 	}
-	return c.write(e, d)
+	return c.write(e, d, jobEvents)
 }
 
 // neverRan is what is kept of a key that was refused, but never ran.
@@ -139,7 +144,13 @@ func (c *showCmd) neverRan(ctx context.Context, e *env, s onerun.Store) (onerun.
 	}
 	skips, err := s.Skips(ctx, e.Namespace, job, partition)
 	if err == nil && len(skips) == 0 {
-		err = noSuchRun(c.Key)
+		var events []onerun.Event // a job that was paused before it ever ran is known too
+		if partition == "" {
+			events, err = s.Decisions(ctx, e.Namespace, job)
+		}
+		if err == nil && len(events) == 0 {
+			err = noSuchRun(c.Key)
+		}
 	}
 	run := onerun.Run{Namespace: e.Namespace, Job: job, Partition: partition}
 	for _, k := range skips {
@@ -148,9 +159,10 @@ func (c *showCmd) neverRan(ctx context.Context, e *env, s onerun.Store) (onerun.
 	return onerun.Detail{Run: run, Skips: skips}, err
 }
 
-func viewDetail(d onerun.Detail) showView {
+func viewDetail(d onerun.Detail, jobEvents []onerun.Event) showView {
 	v := showView{
-		runView: viewRun(d.Run), Attempts: []attemptView{}, Skipped: []skipView{}, Approvals: []approvalView{}, Events: []eventView{},
+		runView: viewRun(d.Run), Attempts: []attemptView{}, Skipped: []skipView{}, Approvals: []approvalView{}, Events: viewEvents(d.Events),
+		Decisions: viewEvents(jobEvents),
 	}
 	for _, a := range d.Attempts {
 		v.Attempts = append(v.Attempts, attemptView{
@@ -171,13 +183,18 @@ func viewDetail(d onerun.Detail) showView {
 			ExpiresAt: stampOrNil(a.ExpiresAt), UsedAt: stampOrNil(a.UsedAt), UsedAttempt: nilIf(a.UsedBy, 0),
 		})
 	}
-	for _, x := range d.Events {
-		v.Events = append(v.Events, eventView{At: stampOrNil(x.At), Event: x.Name, By: nilIf(x.By, ""), Terminal: nilIf(x.Terminal, ""), Reason: nilIf(x.Reason, ""), Detail: nilIf(x.Detail, "")})
-	}
 	return v
 }
 
-func (c *showCmd) write(e *env, d onerun.Detail) error {
+func viewEvents(events []onerun.Event) []eventView {
+	views := []eventView{}
+	for _, x := range events {
+		views = append(views, eventView{At: stampOrNil(x.At), Event: x.Name, By: nilIf(x.By, ""), Terminal: nilIf(x.Terminal, ""), Reason: nilIf(x.Reason, ""), Detail: nilIf(x.Detail, "")})
+	}
+	return views
+}
+
+func (c *showCmd) write(e *env, d onerun.Detail, jobEvents []onerun.Event) error {
 	r := d.Run
 	if r.Status == "" {
 		if err := say(e, "%s never ran", r.Name()); err != nil {
@@ -227,11 +244,18 @@ func (c *showCmd) write(e *env, d onerun.Detail) error {
 	if err := section(e, rows); err != nil {
 		return err
 	}
-	rows = [][]string{{"AT", "EVENT", "BY", "TERMINAL", "REASON", "DETAIL"}}
-	for _, x := range d.Events {
+	if err := section(e, eventRows("EVENT", d.Events)); err != nil {
+		return err
+	}
+	return section(e, eventRows("EVENT OF "+d.Run.Job, jobEvents))
+}
+
+func eventRows(heading string, events []onerun.Event) [][]string {
+	rows := [][]string{{"AT", heading, "BY", "TERMINAL", "REASON", "DETAIL"}}
+	for _, x := range events {
 		rows = append(rows, []string{clock(x.At), x.Name, x.By, x.Terminal, x.Reason, x.Detail})
 	}
-	return section(e, rows)
+	return rows
 }
 
 // summary are the fields of a run that say something, one a line.

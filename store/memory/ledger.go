@@ -95,6 +95,7 @@ func (s *Store) matches(r onerun.Run, q onerun.Query) bool {
 		q.Partition != "" && s.rules.Name(r.Partition) != s.rules.Name(q.Partition),
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, r.Status),
 		r.StartedAt.Before(q.Since),
+		!q.Until.IsZero() && !r.StartedAt.Before(q.Until),
 		q.RetryDue && (r.Status != onerun.Failed || r.NextRetryAt.IsZero()):
 		return false
 	}
@@ -203,6 +204,21 @@ func (s *Store) Skips(ctx context.Context, namespace, job, partition string) ([]
 	for _, k := range s.skips {
 		if k.Namespace == namespace && k.Job == job && k.Key == onerun.MakeKey(job, partition) {
 			out = append(out, *k)
+		}
+	}
+	return out, nil
+}
+
+// Decisions implements onerun.Ledger.
+func (s *Store) Decisions(ctx context.Context, namespace, job string) ([]onerun.Event, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var out []onerun.Event
+	for _, e := range s.events {
+		if e.Namespace == namespace && e.Job == job && e.RunID == "" && e.By != "" {
+			out = append(out, e)
 		}
 	}
 	return out, nil

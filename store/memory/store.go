@@ -111,7 +111,7 @@ func (s *Store) lastApproval(runID string) *onerun.Approval {
 
 func (s *Store) event(at time.Time, event string, r onerun.Run, who onerun.Who, detail string) {
 	s.events = append(s.events, onerun.Event{
-		ID: int64(len(s.events) + 1), At: at, Name: event, RunID: r.RunID, Job: r.Job, Key: r.Key(),
+		ID: int64(len(s.events) + 1), At: at, Name: event, Namespace: r.Namespace, RunID: r.RunID, Job: r.Job, Key: r.Key(),
 		By: who.By, Terminal: who.Terminal, Reason: who.Reason, Detail: detail,
 	})
 }

@@ -210,6 +210,15 @@ func (s *Store) Skips(ctx context.Context, namespace, job, partition string) (sk
 	return skips, err
 }
 
+// Decisions implements onerun.Ledger.
+func (s *Store) Decisions(ctx context.Context, namespace, job string) (events []onerun.Event, err error) {
+	err = s.read(ctx, "read the decisions", func(t *tx) (err error) {
+		events, err = t.decisions(namespace, job)
+		return err
+	})
+	return events, err
+}
+
 // Jobs implements onerun.Ledger.
 func (s *Store) Jobs(ctx context.Context, namespace string) ([]onerun.JobState, error) {
 	var jobs []onerun.JobState

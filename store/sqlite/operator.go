@@ -91,7 +91,7 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 			defer release()
 			f := v.fateOf(r)
 			if f.outcome != nil {
-				return &onerun.StateError{Why: fmt.Sprintf("%s has ended (%s), and its next claim will record that; nothing to resolve", r.Name(), f.outcome.Status)}
+				return &onerun.StateError{Why: fmt.Sprintf("%s has ended (%s), and its next start records that, or: onerun flush; there is nothing to resolve", r.Name(), f.outcome.Status)}
 			}
 			over, r.Evidence = f.liveness == onerun.Dead || f.decidable, f.evidence
 		}

@@ -120,6 +120,9 @@ func (t *tx) page(q onerun.Query, statuses ...onerun.Status) ([]*runRow, error) 
 	if !q.Since.IsZero() {
 		and("r.started_at >= ?", q.Since.UnixMicro())
 	}
+	if !q.Until.IsZero() {
+		and("r.started_at < ?", q.Until.UnixMicro())
+	}
 	tail := "WHERE " + strings.Join(where, " AND ") + " ORDER BY r.started_at DESC, r.run_id DESC"
 	if q.Limit > 0 {
 		tail += fmt.Sprintf(" LIMIT %d", q.Limit)
@@ -147,6 +150,9 @@ func (t *tx) tombs(q onerun.Query) ([]*runRow, error) {
 	}
 	if !q.Since.IsZero() {
 		and("started_at >= ?", q.Since.UnixMicro())
+	}
+	if !q.Until.IsZero() {
+		and("started_at < ?", q.Until.UnixMicro())
 	}
 	where += " ORDER BY started_at DESC"
 	if q.Limit > 0 && len(q.Statuses) == 0 {

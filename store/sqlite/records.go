@@ -58,16 +58,25 @@ func (t *tx) approvals(runID string) ([]onerun.Approval, error) {
 
 // events reads the events of a run, oldest first.
 func (t *tx) events(runID string) ([]onerun.Event, error) {
+	return t.eventsWhere("run_id = ?1", runID)
+}
+
+// decisions reads what people decided about a job as a whole, or about a lock of its name.
+func (t *tx) decisions(namespace, job string) ([]onerun.Event, error) {
+	return t.eventsWhere("chain = ?1 AND namespace = ?2 AND job = ?3 AND run_id IS NULL", chainOperators, namespace, job)
+}
+
+func (t *tx) eventsWhere(where string, args ...any) ([]onerun.Event, error) {
 	var out []onerun.Event
 	err := t.each(func(scan func(...any) error) error {
-		e := onerun.Event{RunID: runID}
+		var e onerun.Event
 		var at *int64
-		err := scan(&e.ID, &at, &e.Name, &e.Job, &e.Key, &e.By, &e.Reason, &e.Detail, &e.Terminal)
+		err := scan(&e.RunID, &e.Namespace, &e.ID, &at, &e.Name, &e.Job, &e.Key, &e.By, &e.Reason, &e.Detail, &e.Terminal)
 		e.At = fromMicros(at)
 		out = append(out, e)
 		return err
-	}, `SELECT id, at, event, job, coalesce(key, ''), coalesce(by, ''), coalesce(reason, ''), coalesce(detail, ''), coalesce(terminal, '')
-		FROM onerun_event WHERE run_id = ?1 ORDER BY id`, runID)
+	}, `SELECT coalesce(run_id, ''), namespace, id, at, event, job, coalesce(key, ''), coalesce(by, ''), coalesce(reason, ''), coalesce(detail, ''), coalesce(terminal, '')
+		FROM onerun_event WHERE `+where+` ORDER BY id`, args...)
 	return out, err
 }
 
