@@ -249,7 +249,8 @@ func (b *backfill) trouble(t trouble) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.troubles = append(b.troubles, t)
-	b.over = b.over || !b.keepOn
+	// Ctrl-C on a terminal reaches the job alone, and is meant for all of it.
+	b.over = b.over || !b.keepOn || t.status == 128+int(syscall.SIGINT)
 }
 
 // start is one onerun run, as a process of its own: the job in it has the terminal, the

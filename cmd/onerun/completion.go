@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,6 +77,9 @@ const patienceOfTyping = 500 * time.Millisecond
 // line names. It is silent on every error, and makes nothing.
 func (e *env) known(ctx context.Context, start string, keys bool) []choice {
 	e.looking = true
+	if err := e.configure("status", &statusCmd{}); err != nil {
+		return nil
+	}
 	namespace, err := onerun.CleanName("namespace", e.Namespace)
 	if err != nil {
 		return nil
@@ -89,6 +93,14 @@ func (e *env) known(ctx context.Context, start string, keys bool) []choice {
 	names, err := store.Names(ctx, p.url, namespace, start, keys)
 	if err != nil {
 		return nil
+	}
+	if e.file != nil { // jobs that have not run yet
+		for job := range e.file.Jobs {
+			if strings.HasPrefix(job, start) && !slices.Contains(names, job) {
+				names = append(names, job)
+			}
+		}
+		slices.Sort(names)
 	}
 	choices := make([]choice, 0, len(names))
 	for _, n := range names {

@@ -236,6 +236,9 @@ func (l *logger) fields(o onerun.Observation) []slog.Attr {
 		at("started_at", r.StartedAt)
 	}
 	str("detail", o.Detail)
+	if errors.As(o.Err, new(*onerun.NotRecordedError)) {
+		str("next", "the next start on this host records it, or: onerun"+l.env.storeFlags()+" flush")
+	}
 	if o.Err != nil {
 		var errno syscall.Errno
 		if errors.As(o.Err, &errno) {
