@@ -124,7 +124,7 @@ func TestHammerWhileFilesAreDeleted(t *testing.T) {
 		{"key locks, which are unlinked", config{Count: 10, Mode: onerun.LockFlock, Lock: onerun.KeyLock("j:1")}, nil, 0, 200},
 		{"key locks, flock alone", config{Count: 10, Mode: onerun.LockFlock, NoRange: true, Lock: onerun.KeyLock("j:1")}, nil, 0, 200},
 		{"lock file deleted", config{Count: 10, Mode: onerun.LockFlock}, func(name string) bool { return strings.HasSuffix(name, lockSuffix) }, 0, 200},
-		{"all deleted", config{Count: 10, Mode: onerun.LockFlock}, func(string) bool { return true }, 20 * time.Millisecond, 40},
+		{"all deleted", config{Count: 40, Mode: onerun.LockFlock}, func(string) bool { return true }, 20 * time.Millisecond, 40},
 		{"create, all deleted but private files", config{Count: 5, Mode: onerun.LockCreate}, func(name string) bool { return !strings.Contains(name, newInfix) }, 20 * time.Millisecond, 60},
 		{"create without flock", config{Count: 10, Mode: onerun.LockCreate, NoFlock: true}, nil, 0, 200},
 	} {
