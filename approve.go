@@ -27,6 +27,9 @@ func ApproveAllowed(run Run, open *Approval, q ApprovalRequest, now time.Time) e
 		return &StateError{Why: name + " has an approved rerun already, by " + open.By + ": " + open.Reason}
 	}
 	requested := open.open(&run, now)
+	if q.Step != ApproveAlone && strings.HasSuffix(q.By, InUserNamespace) {
+		return &StateError{Why: "in a user namespace nobody can tell who you are; type it outside of it"}
+	}
 	switch q.Step {
 	case ApproveAlone:
 		if run.TwoPeople || q.TwoPeople {
@@ -51,10 +54,15 @@ func ApproveAllowed(run Run, open *Approval, q ApprovalRequest, now time.Time) e
 	return nil
 }
 
+// InUserNamespace ends the name of an operator whose account is only called so, in a user
+// namespace, in which everybody can be anybody: nothing shows that two such are two people.
+const InUserNamespace = " in a user namespace"
+
 // Person is who an operator is, whatever host and rights it worked with: of
 // "ana@web1 as root" that is "ana". Two accounts of one name on two hosts count as one
 // person, since nothing tells them apart.
 func Person(by string) string {
+	by = strings.TrimSuffix(by, InUserNamespace)
 	by, _, _ = strings.Cut(by, " as ")
 	if i := strings.LastIndexByte(by, '@'); i > 0 {
 		by = by[:i]

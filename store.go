@@ -3,6 +3,7 @@ package onerun
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -360,8 +361,12 @@ type PruneRequest struct {
 	Limit     int       // runs, or tombstones, in this one step; 0: 500
 	Cursor    string    // what the step before gave; empty: the first step
 
+	// TwoPeople names jobs whose reruns need two people by what the caller knows.
+	TwoPeople []string
+
 	// ForgetKeys leaves no tombstones, and removes those that are there: the keys may
-	// run again. It needs a reason.
+	// run again. It needs a reason, and passes over keys whose reruns need two people: one
+	// is not to do what takes two.
 	ForgetKeys bool
 	Who
 }
@@ -379,6 +384,27 @@ type Pruned struct {
 // String says what was done, for the record.
 func (p Pruned) String() string {
 	return fmt.Sprintf("%d runs removed, %d keys kept from running again, %d forgotten", p.Runs, p.Keys, p.Forgotten)
+}
+
+// Words say what a request is about, for the record.
+func (q PruneRequest) Words() string {
+	var words []string
+	if q.Partition != "" {
+		words = append(words, "the key "+MakeKey(q.Job, q.Partition))
+	}
+	if !q.Before.IsZero() {
+		words = append(words, "successes that ended before "+q.Before.UTC().Format(time.RFC3339))
+	}
+	if q.Keep > 0 {
+		words = append(words, fmt.Sprintf("all but the newest %d successes of a job", q.Keep))
+	}
+	if q.Oldest {
+		words = append(words, "the oldest successes, until the store is small enough")
+	}
+	if q.ForgetKeys {
+		words = append(words, "their keys may run again")
+	}
+	return strings.Join(words, "; ")
 }
 
 // pruneStep is how many runs one step of Prune removes unless it is told.

@@ -183,6 +183,9 @@ func (d *Dir) Peek(namespace string, lock onerun.LockName) (State, error) {
 		return State{}, err
 	}
 	defer d.release()
+	if d.absent() {
+		return State{Namespace: ns, Lock: lock, Mode: onerun.LockFlock, Path: d.path + "/" + fileName(ns, lock) + lockSuffix}, nil
+	}
 	s, err := d.peek(fileName(ns, lock))
 	s.Namespace, s.Lock = ns, lock
 	return s, err

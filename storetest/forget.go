@@ -9,6 +9,23 @@ import (
 // forgetCases: keys that may run again, because a person says so.
 func forgetCases() []check {
 	return []check{
+		{"forget/not what takes two people", func(t *trial) {
+			c := t.job("settle", day)
+			c.TwoPeople = true
+			kept := t.ended(c, succeeded)
+			other := t.ended(t.job("report", day), succeeded)
+			q := onerun.PruneRequest{Oldest: true, ForgetKeys: true, TwoPeople: []string{"report"}, Who: onerun.Who{By: operator, Reason: because}}
+			equal(t, t.pruned(q), onerun.Pruned{}, "what was pruned of keys that take two people")
+			t.prune(onerun.PruneRequest{Oldest: true})
+			equal(t, t.pruned(q), onerun.Pruned{}, "what was forgotten of keys that take two people")
+			for _, r := range []onerun.Run{kept, other} {
+				t.refused(t.job(r.Job, day), onerun.RefusedSucceeded)
+			}
+			q.TwoPeople = nil
+			equal(t, t.prune(q).Forgotten, 1, "keys forgotten when only the run's own rule holds")
+			t.granted(t.job("report", day))
+			t.refused(again(c), onerun.RefusedSucceeded)
+		}},
 		{"forget/a key runs again", func(t *trial) {
 			for _, scope := range []onerun.LockName{onerun.JobLock("settle"), onerun.KeyLock(onerun.MakeKey("settle", "key"))} {
 				c := under(t.job("settle", scope.Kind()), scope)

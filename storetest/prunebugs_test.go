@@ -29,6 +29,7 @@ func pruneBugs() []bug {
 	known := map[string]bool{} // the store's lock is held throughout
 	never := memory.Rules{Bury: func(onerun.Run) bool { return false }}
 	return []bug{
+		{name: "one person forgets what takes two", caught: "forget/not what takes two people", rules: memory.Rules{TakesTwo: func(onerun.Run, []string) bool { return false }}},
 		{name: "every success is old", caught: "prune/by age", disguise: asks(func(q *onerun.PruneRequest) {
 			if !q.Before.IsZero() {
 				q.Before = q.Before.Add(time.Hour)

@@ -60,9 +60,8 @@ func twoPeopleCases() []check {
 			t.step(r, onerun.ApproveSecond, "kim@h1")
 			c.TwoPeople = false // a later owner that doesn't say so
 			r = t.ended(again(c), failed)
-			equal(t, r.TwoPeople, false, "Run.TwoPeople of the last owner")
-			equal(t, t.attempt(r.RunID, 1).TwoPeople, true, "Attempt.TwoPeople of the first owner")
-			t.step(r, onerun.ApproveAlone, "kim@h1")
+			equal(t, r.TwoPeople, true, "Run.TwoPeople after a later owner that doesn't say so")
+			t.stepRefused(r, onerun.ApproveAlone, "kim@h1", "approve alone what once took two people")
 		}},
 		{"two people/what the operator's side says", func(t *trial) {
 			for _, r := range []onerun.Run{t.ended(t.job("settle", day), failed), t.cancel("settle", "cancelled")} {

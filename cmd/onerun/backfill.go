@@ -115,7 +115,16 @@ func (c *backfillCmd) plan(ctx context.Context, e *env) (*backfill, error) {
 		forever := waiting(onerun.Forever)
 		c.Wait = &forever
 	}
-	b.args = slices.Concat([]string{"run"}, argumentsOf(&e.common), argumentsOf(&c.scopeFlags), argumentsOf(&c.lockFlags), argumentsOf(&c.execFlags), argumentsOf(&c.policyFlags))
+	b.args = []string{"run", "--skip-code=0", fmt.Sprintf("--blocked-code=%d", exitBlocked)} // whatever the file says
+	for _, flags := range []any{&e.common, &c.scopeFlags, &c.lockFlags, &c.execFlags, &c.policyFlags} {
+		b.args = append(b.args, argumentsOf(flags, e.given)...)
+	}
+	if len(b.partitions) > 0 { // what a start would refuse is refused before the first one
+		first := runCmd{Job: c.Job, slotFlags: slotFlags{Partition: word(b.partitions[0])}, scopeFlags: c.scopeFlags, lockFlags: c.lockFlags, execFlags: c.execFlags, policyFlags: c.policyFlags}
+		if _, err := first.job(e); err != nil {
+			return nil, err
+		}
+	}
 	if c.Shell == "" {
 		b.command = append([]string{"--"}, c.Command...)
 		if c.Command[0] == "--" {
@@ -256,15 +265,12 @@ func (b *backfill) trouble(t trouble) {
 // start is one onerun run, as a process of its own: the job in it has the terminal, the
 // signals and the exit code that it would have without backfill.
 func (b *backfill) start(partition string) (status int, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
 	date := "--partition=" + partition
 	if b.byDate {
 		date = "--date=" + partition
 	}
-	cmd := exec.Command(self, slices.Concat(b.args, []string{date, b.job}, b.command)...)
+	cmd := exec.Command("/proc/self/exe", slices.Concat(b.args, []string{date, b.job}, b.command)...)
+	cmd.Args[0] = "onerun" // this very program, even if another one has its name by now
 	// The instant of some other start has nothing to say about this date.
 	cmd.Env = process.Env(os.Environ(), nil, "ONERUN_SCHEDULED_AT")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr

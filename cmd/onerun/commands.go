@@ -91,7 +91,7 @@ func run(args []string, stdout, stderr io.Writer) (status int) {
 		return report(e, err)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "onerun: %s\n", printable(usageLine(err, name)))
+		_, _ = fmt.Fprintf(stderr, "onerun: %s\n", printable(e.redacted(usageLine(err, name))))
 		return exitUsage
 	}
 	if err = e.configure(name, cmd); err == nil {

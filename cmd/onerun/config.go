@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,7 +26,7 @@ const systemConfig = "/etc/onerun/onerun.yaml"
 
 // rivals are settings of which a layer that says one silences the others below it: they
 // say the same thing in different ways.
-var rivals = [][]string{{"date", "period", "partition"}, {"scope", "lock"}, {"wait", "no-wait"}, {"command", "shell"}}
+var rivals = [][]string{{"date", "partition"}, {"period", "partition"}, {"scope", "lock"}, {"wait", "no-wait"}, {"command", "shell"}}
 
 // unconfigured are the commands that a broken file must not keep from their work.
 var unconfigured = []string{"version", "man", "completion"}
@@ -49,6 +50,9 @@ func (e *env) configure(name string, cmd command) error {
 	if err != nil && !errors.As(err, &wrong) {
 		kind := fileKind(err)
 		return &onerun.StoreError{Kind: kind, What: "configuration file", Path: path, Err: pathCause(err), Do: "name another with --config, or make it readable for this account"}
+	}
+	if err == nil {
+		err = oneLockDir(file)
 	}
 	if err != nil {
 		return err
@@ -76,6 +80,24 @@ func (e *env) configure(name string, cmd command) error {
 		e.applyOnly(c, "lock-dir")
 	}
 	return nil
+}
+
+// oneLockDir refuses a lock directory of one job alone: under a lock that it shares with
+// others, such as `onerun lock NAME`, it would exclude nobody.
+func oneLockDir(file *config.File) error {
+	var wrong config.Errors
+	for _, job := range slices.Sorted(maps.Keys(file.Jobs)) {
+		if v, ok := file.Jobs[job]["lock_dir"]; ok {
+			wrong = append(wrong, config.Error{
+				Path: file.Path, Line: v.Line, Column: v.Column,
+				Message: "lock_dir: one job's own directory would exclude nobody who takes the same lock elsewhere; write it below defaults",
+			})
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	return wrong
 }
 
 // configPath is the file to read; "" for none.
@@ -228,6 +250,24 @@ func (e *env) fromFile(path string) string {
 		return path
 	}
 	return filepath.Join(filepath.Dir(e.file.Path), path)
+}
+
+// applyByID is apply for a command whose run was named by its id: which job that is, the
+// ledger knows.
+func (e *env) applyByID(ctx context.Context, cmd command, ref string) error {
+	if e.file == nil || !onerun.IsRunID(ref) {
+		return nil
+	}
+	ctx, s, leave, err := e.consult(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	run, found, err := find(ctx, e, s, ref)
+	if err == nil && found {
+		e.apply(cmd, run.Job)
+	}
+	return err
 }
 
 // usualLockDir is the directory of the lock files: the one that was typed, else that of

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/internal/config"
@@ -84,7 +87,20 @@ func storeByConfig(path, dir string) string {
 	case !filepath.IsAbs(path):
 		path = filepath.Join(dir, path)
 	}
-	file, err := config.Load(path, schema())
+	// The path may be another account's word: a FIFO there must not make us wait.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() > config.MaxSize {
+		return ""
+	}
+	text, err := io.ReadAll(io.LimitReader(f, config.MaxSize))
+	if err != nil {
+		return ""
+	}
+	file, err := config.Parse(path, text, schema())
 	if err != nil {
 		return ""
 	}

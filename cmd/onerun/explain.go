@@ -56,6 +56,9 @@ func (c *explainCmd) run(ctx context.Context, e *env) error {
 	if err := checkRef(c.Key); err != nil {
 		return err
 	}
+	if err := e.applyByID(ctx, c, c.Key); err != nil {
+		return err
+	}
 	ctx, s, leave, err := e.consult(ctx, string(c.LockDir))
 	if err != nil {
 		return err
@@ -173,7 +176,10 @@ func (x *explanation) foreseen(e *env, r onerun.Run, reason onerun.Reason) {
 // follow the program's name. A URL with a password in it is left to the reader.
 func (e *env) storeFlags() string {
 	flags := ""
-	if e.Namespace != onerun.DefaultNamespace {
+	if e.Config != "" {
+		flags += " --config " + string(e.Config)
+	}
+	if e.given["namespace"] || e.Namespace != onerun.DefaultNamespace && e.sources["namespace"] == "" {
 		flags += " --namespace " + e.Namespace
 	}
 	if url := string(e.Store); url != "" && store.Redact(url) == url {

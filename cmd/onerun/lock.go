@@ -53,7 +53,7 @@ func (c *lockCmd) run(ctx context.Context, e *env) error {
 	x := &execution{env: e, argv: argv, place: p, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace)}
 	err = x.do(ctx, s, onerun.Job{
 		Namespace: e.Namespace, Lock: onerun.NamedLock(name), LockMode: onerun.LockMode(c.LockMode),
-		Policy: onerun.Policy{TTL: time.Duration(c.TTL)}, Grace: time.Duration(c.Grace), Wait: wait, VersionLabel: string(c.VersionLabel),
+		Policy: onerun.Policy{TTL: time.Duration(c.TTL)}, Grace: time.Duration(c.Grace), Wait: wait, VersionLabel: e.redacted(string(c.VersionLabel)),
 	})
 	var refused *onerun.Refusal
 	if errors.As(err, &refused) {

@@ -192,7 +192,7 @@ func (l *logger) fields(o onerun.Observation) []slog.Attr {
 	str("worker", worker)
 	f = append(f, slog.Int("pid", pid))
 	str("lock", string(r.Lock))
-	if path := cmp.Or(o.LockPath, l.lockPath); path != "" {
+	if path := cmp.Or(o.LockPath, l.lockPath); path != "" && (o.Delivery == nil || r.Lock == o.Lease.Lock) {
 		str("lock_path", l.path(path))
 	}
 	if o.Event == onerun.EventClaimed || o.Event == onerun.EventSkipped {

@@ -12,7 +12,7 @@ type migrateCmd struct {
 
 // Help explains the command.
 func (migrateCmd) Help() string {
-	return `A store is brought up to this program's schema by its first start anyway. On a large history that takes seconds, in which
+	return `A store is brought up to this program's schema by the first command of this program that opens it, a look included. On a large history that takes seconds, in which
 other starts wait: with this command it happens when you want it. Jobs that run meanwhile end as usual. An older program
 can't use the store afterwards (78).`
 }

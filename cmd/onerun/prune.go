@@ -24,7 +24,8 @@ type pruneCmd struct {
 func (pruneCmd) Help() string {
 	return `Each limit holds by itself: what is over one of them goes. Only successes are removed. Runs that are RUNNING, FAILED or
 SKIPPED stay, and those with an approval that is open. Of a key a tombstone stays, so that its date can't run again; it
-can still be looked up and rerun by its key. Starts go on meanwhile.`
+can still be looked up and rerun by its key. --forget-keys passes over keys whose reruns need two people. Starts go on
+meanwhile.`
 }
 
 // size is a flag: bytes, or 500K, 20M, 1.5G by powers of 1024.
@@ -73,6 +74,11 @@ func (c *pruneCmd) run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	if c.ForgetKeys && q.Partition != "" && pr.total.Forgotten == 0 {
+		if run, found, err := find(ctx, e, s, string(c.Job)); err == nil && found && (run.TwoPeople || e.twoPeople(run.Job)) {
+			return &onerun.StateError{Why: fmt.Sprintf("a rerun of %[1]s needs two people, so one can't let it run again by forgetting it: onerun%[2]s rerun %[1]s --request --reason TEXT", run.Name(), e.storeFlags())}
+		}
+	}
 	if c.JSON {
 		return writeJSON(e.out, map[string]any{"runs": pr.total.Runs, "keys": pr.total.Keys, "forgotten": pr.total.Forgotten, "size": pr.size})
 	}
@@ -104,6 +110,8 @@ func (c *pruneCmd) request(e *env) (onerun.PruneRequest, error) {
 		return q, usage("%s is one key: leave out the limits", c.Job)
 	case q.Partition == "" && !limited:
 		return q, usage("nothing says what may go; give --older-than, --keep or --max-size")
+	case c.ForgetKeys && c.MaxSize > 0:
+		return q, usage("--forget-keys lets dates run again: say which, by --older-than, --keep or a key, and not by a size")
 	case c.ForgetKeys && c.Reason == "":
 		return q, usage("--forget-keys lets dates run again, so it needs --reason TEXT")
 	}
@@ -115,6 +123,16 @@ func (c *pruneCmd) request(e *env) (onerun.PruneRequest, error) {
 		}
 	}
 	q.Who = who(reason)
+	if e.file != nil {
+		if e.twoPeople("") && c.ForgetKeys {
+			return q, &onerun.StateError{Why: "every rerun needs two people (" + e.at(e.layers("")["rerun"]) + "), so no key can be forgotten by one; see: onerun rerun KEY --request"}
+		}
+		for job := range e.file.Jobs {
+			if e.twoPeople(job) {
+				q.TwoPeople = append(q.TwoPeople, job)
+			}
+		}
+	}
 	if c.OlderThan > 0 {
 		q.Before = time.Now().Add(-time.Duration(c.OlderThan))
 	}
@@ -176,9 +194,6 @@ func (p *pruning) do(ctx context.Context) error {
 // step removes some, and lets the starts that wait come first.
 func (p *pruning) step(ctx context.Context, q onerun.PruneRequest) (more bool, err error) {
 	q.Limit, q.Cursor = p.q.Limit, p.cursor
-	if p.total.Runs > 0 && !q.ForgetKeys {
-		q.Who = onerun.Who{} // the first step is journalled, for all
-	}
 	bounded, cancel := p.bound(ctx)
 	defer cancel()
 	done, err := p.store.Prune(bounded, q)

@@ -181,8 +181,9 @@ func dashed(field string) string {
 }
 
 // argumentsOf writes a struct of flags as arguments again, for an onerun that this one
-// starts: those that differ from their defaults.
-func argumentsOf(flags any) []string {
+// starts: those that differ from their defaults, and those that were typed, which come
+// before what the configuration file says.
+func argumentsOf(flags any, given map[string]bool) []string {
 	var out []string
 	for _, f := range flagFields(flags) {
 		name, fv := "--"+f.name, f.value
@@ -190,7 +191,7 @@ func argumentsOf(flags any) []string {
 		if d := f.tag.Get("default"); d != "" {
 			set(usual, d)
 		}
-		if reflect.DeepEqual(fv.Interface(), usual.Interface()) {
+		if !given[f.name] && reflect.DeepEqual(fv.Interface(), usual.Interface()) {
 			continue
 		}
 		switch x := fv.Interface().(type) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"time"
 
@@ -46,6 +47,9 @@ func (c *rerunCmd) run(ctx context.Context, e *env) error {
 	if err := checkRef(c.Key); err != nil {
 		return err
 	}
+	if err := e.applyByID(ctx, c, c.Key); err != nil {
+		return err
+	}
 	bounded, d, leave, err := e.sit(ctx, string(c.LockDir))
 	if err != nil {
 		return err
@@ -80,6 +84,14 @@ func (c *rerunCmd) run(ctx context.Context, e *env) error {
 	return c.now(ctx, e, d, run, argv)
 }
 
+// requestedBy reports whether that person has requested a rerun that is open.
+func (d *desk) requestedBy(ctx context.Context, run onerun.Run, person string) bool {
+	x, err := d.Detail(ctx, run.Namespace, run.RunID)
+	return err == nil && slices.ContainsFunc(x.Approvals, func(a onerun.Approval) bool {
+		return a.By == "" && a.UsedAt.IsZero() && onerun.Person(a.RequestedBy) == person
+	})
+}
+
 // approved reports whether a rerun of the run as it is has been approved.
 func (d *desk) approved(ctx context.Context, run onerun.Run) bool {
 	x, err := d.Detail(ctx, run.Namespace, run.RunID)
@@ -94,6 +106,11 @@ func saidApproved(e *env, run onerun.Run) error {
 
 // approve takes a step towards one more execution of the run.
 func (d *desk) approve(ctx context.Context, run onerun.Run, step onerun.ApprovalStep, reason string) error {
+	if by := os.Getenv("SUDO_USER"); step == onerun.ApproveSecond && by != "" && d.requestedBy(ctx, run, by) {
+		// Where nobody was logged in by the system, sudo's word is all there is, and good
+		// enough to refuse.
+		return &onerun.StateError{Why: by + " has requested the rerun of " + run.Name() + ", so somebody else has to approve it"}
+	}
 	_, err := d.Approve(ctx, onerun.ApprovalRequest{
 		Namespace: run.Namespace, RunID: run.RunID, Expect: onerun.Expected(run), Step: step, TwoPeople: d.log.env.twoPeople(run.Job), Who: who(reason),
 	})
@@ -113,12 +130,17 @@ func (c *rerunCmd) now(ctx context.Context, e *env, d *desk, run onerun.Run, arg
 	err := x.do(ctx, d.Store, onerun.Job{
 		Namespace: run.Namespace, Name: run.Job, Partition: run.Partition, BusinessDate: run.BusinessDate,
 		Lock: run.Lock, LockMode: onerun.LockMode(c.LockMode),
-		Policy:       onerun.Policy{TTL: time.Duration(c.TTL), OnCrash: run.OnCrash, StaleAfter: run.StaleAfter, TwoPeople: run.TwoPeople},
+		Policy:       onerun.Policy{TTL: time.Duration(c.TTL), OnCrash: run.OnCrash, StaleAfter: run.StaleAfter, TwoPeople: run.TwoPeople || e.twoPeople(run.Job)},
 		Grace:        time.Duration(c.Grace),
 		VersionLabel: run.VersionLabel, Labels: run.Labels,
 	})
 	var refused *onerun.Refusal
 	if errors.As(err, &refused) {
+		bounded, cancel := e.bound(ctx)
+		defer cancel()
+		if !d.approved(bounded, run) {
+			return &onerun.StateError{Why: "another start has used the approval meanwhile: " + refused.Error()}
+		}
 		return &onerun.StateError{Why: "the rerun is approved, but it could not start now: " + refused.Error() + "; the next start executes it"}
 	}
 	return err

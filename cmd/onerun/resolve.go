@@ -40,6 +40,14 @@ func (c *resolveCmd) run(ctx context.Context, e *env) error {
 	}
 	q := onerun.Resolution{Namespace: e.Namespace, As: onerun.Status(strings.ToUpper(c.As)), Who: who(reason)}
 	was := "never started"
+	if job := run.Job; c.Rerun {
+		if !found {
+			job = jobOf(c.Key)
+		}
+		if run.TwoPeople || e.twoPeople(job) {
+			return &onerun.StateError{Why: fmt.Sprintf("a rerun of %[1]s needs two people: resolve it without --rerun, then: onerun%[2]s rerun %[1]s --request --reason TEXT", c.Key, e.storeFlags())}
+		}
+	}
 	switch {
 	case !found:
 		if q.Job, q.Partition, err = c.unborn(); err != nil {
@@ -48,8 +56,6 @@ func (c *resolveCmd) run(ctx context.Context, e *env) error {
 		if isDate(q.Partition) {
 			q.BusinessDate = q.Partition
 		}
-	case c.Rerun && (run.TwoPeople || e.twoPeople(run.Job)):
-		return &onerun.StateError{Why: fmt.Sprintf("a rerun of %[1]s needs two people: resolve it without --rerun, then: onerun%[2]s rerun %[1]s --request --reason TEXT", run.Name(), e.storeFlags())}
 	case c.Rerun && run.Partition == "":
 		return usage("--rerun needs a key, and %s has none: its next start runs anyway", run.Job)
 	default:

@@ -24,7 +24,18 @@ func operator() string {
 	if person(name) != name {
 		by += " as " + name
 	}
+	if inUserNamespace() {
+		by += onerun.InUserNamespace
+	}
 	return by
+}
+
+// inUserNamespace reports whether accounts here are what some ordinary account says they
+// are (user_namespaces(7)).
+func inUserNamespace() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	f := strings.Fields(string(text))
+	return err == nil && (len(f) != 3 || f[0] != "0" || f[1] != "0" || f[2] != "4294967295")
 }
 
 // person is who sits behind an account: whom the system logged in (the audit login uid,

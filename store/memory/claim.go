@@ -180,6 +180,7 @@ func (s *Store) grant(c onerun.Claim, l *lock, v onerun.Verdict, now time.Time) 
 		if v.Spend != nil {
 			s.rules.Spend(v.Spend, v.Attempt, now)
 		}
+		c.TwoPeople = c.TwoPeople || r.TwoPeople // what was once asked of its reruns stays
 		r.begin(c, v.Attempt, l.token, l.expires, now)
 		l.run, l.lease.RunID, l.lease.Attempt = r, r.RunID, v.Attempt
 		g.Run = s.look(r, now)

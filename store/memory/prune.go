@@ -41,8 +41,8 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 		n, more := s.forget(q)
 		p.Forgotten, p.More = p.Forgotten+n, more
 	}
-	if p.Runs+p.Forgotten > 0 && q.By != "" {
-		s.event(now, onerun.EventPruned, onerun.Run{Namespace: q.Namespace, Job: q.Job, Partition: q.Partition}, q.Who, p.String())
+	if p.Runs+p.Forgotten > 0 && q.By != "" && q.Cursor == "" {
+		s.event(now, onerun.EventPruned, onerun.Run{Namespace: q.Namespace, Job: q.Job, Partition: q.Partition}, q.Who, q.Words())
 	}
 	return p, nil
 }
@@ -66,6 +66,9 @@ func (s *Store) prunable(q onerun.PruneRequest) []*record {
 	for _, r := range all { // newest first
 		kept[r.Job]++
 		over := q.Oldest || q.Partition != "" || r.FinishedAt.Before(q.Before) || q.Keep > 0 && kept[r.Job] > q.Keep
+		if q.ForgetKeys && r.Partition != "" && s.rules.TakesTwo(r.Run, q.TwoPeople) { // isn't for one to forget
+			continue
+		}
 		if over && (q.Partition == "" || r.Partition == q.Partition) && s.rules.Prunable(r.Run, s.lastApproval(r.RunID)) {
 			out = append(out, r)
 		}
@@ -89,6 +92,9 @@ func (s *Store) remove(r *record) {
 func (s *Store) forget(q onerun.PruneRequest) (n int64, more bool) {
 	for id, t := range s.tombs {
 		if t.Namespace != q.Namespace || q.Job != "" && t.Job != q.Job || q.Partition != "" && t.Partition != q.Partition {
+			continue
+		}
+		if s.rules.TakesTwo(*t, q.TwoPeople) {
 			continue
 		}
 		if q.Partition == "" && !q.Oldest && !t.FinishedAt.Before(q.Before) {

@@ -57,6 +57,8 @@ type Rules struct {
 	PruneStatus func(onerun.Status) bool
 	Prunable    func(run onerun.Run, open *onerun.Approval) bool
 	Bury        func(run onerun.Run) bool
+	// TakesTwo reports whether a key is not for one person to forget.
+	TakesTwo func(run onerun.Run, jobs []string) bool
 	// Usual gives those of a job's runs that have ended, newest first, from which the
 	// default of stale-after is reckoned.
 	Usual func(ended []onerun.Run) []onerun.Run
@@ -96,6 +98,9 @@ func (r Rules) complete() Rules {
 	r.Usual = or(r.Usual != nil, r.Usual, func(ended []onerun.Run) []onerun.Run {
 		ended = slices.DeleteFunc(ended, func(run onerun.Run) bool { return run.Status != onerun.Succeeded })
 		return ended[:min(len(ended), onerun.UsualRuns)]
+	})
+	r.TakesTwo = or(r.TakesTwo != nil, r.TakesTwo, func(run onerun.Run, jobs []string) bool {
+		return run.TwoPeople || slices.Contains(jobs, run.Job)
 	})
 	r.Bury = or(r.Bury != nil, r.Bury, func(onerun.Run) bool { return true })
 	r.Expected = or(r.Expected != nil, r.Expected, func(run onerun.Run, e onerun.Expect) bool { return onerun.Expected(run) == e })

@@ -403,7 +403,8 @@ func (t *tx) grant(c onerun.Claim, v onerun.Verdict, st *settled, w onerun.Worke
 			onerun.Running, v.Attempt, micros(c.ScheduledAt), now.UnixMicro(), nil, token, null(w.String()), null(w.Host), null(w.PID),
 			null(c.StaleAfter.Microseconds()), null(c.VersionLabel), labels)
 	} else {
-		run = st.run.Run // its business date and its scheduled instant stay what they were
+		c.TwoPeople = c.TwoPeople || st.run.TwoPeople // what was once asked of its reruns stays
+		run = st.run.Run                              // its business date and its scheduled instant stay what they were
 		var n int64
 		n, err = t.changed(sqlBeginAgain, run.RunID, run.Status, run.Attempt, c.Lock, now.UnixMicro(), token, null(w.String()),
 			null(w.Host), null(w.PID), null(c.StaleAfter.Microseconds()), null(c.VersionLabel), labels)

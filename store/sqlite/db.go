@@ -26,9 +26,10 @@ import (
 const checkpointPages = 128
 
 // dsn names the database for the driver. SQLite's own wait for a lock is short: the
-// long wait is ours (see db.begin), since it must end with the caller's context.
+// long wait is ours (see db.begin), since it must end with the caller's context. The file
+// is never made by SQLite (mode=rw): touch has made it.
 func dsn(path string) string {
-	v := url.Values{"_pragma": {
+	v := url.Values{"mode": {"rw"}, "_pragma": {
 		"busy_timeout(50)",
 		fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages),
 	}}
@@ -53,6 +54,11 @@ func openDB(ctx context.Context, path string, shared bool) (*db, error) {
 	if err := touch(path, shared); err != nil {
 		return nil, err
 	}
+	return connect(ctx, path)
+}
+
+// connect opens the database that touch has looked at.
+func connect(ctx context.Context, path string) (*db, error) {
 	d := &db{path: path, turn: make(chan struct{}, 1), statements: map[string]*sql.Stmt{}}
 	var err error
 	if d.sql, err = sql.Open("sqlite", dsn(path)); err == nil {
@@ -60,6 +66,9 @@ func openDB(ctx context.Context, path string, shared bool) (*db, error) {
 			d.conn, err = d.sql.Conn(context.WithoutCancel(ctx))
 			return err
 		})
+	}
+	if err == nil {
+		err = d.checkPlace(ctx)
 	}
 	if err == nil {
 		err = d.migrate(ctx)
@@ -70,6 +79,25 @@ func openDB(ctx context.Context, path string, shared bool) (*db, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// checkPlace refuses a database that SQLite found by way of a symbolic link: between touch
+// and its opening somebody may have put one there, who shares the directory. SQLite follows
+// links when it works out the name, and none after that (O_NOFOLLOW), so the name tells.
+func (d *db) checkPlace(ctx context.Context) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(d.path))
+	if err != nil {
+		return cantOpen(d.path, err)
+	}
+	var name string
+	err = d.patiently(ctx, func() error {
+		t := &tx{ctx: context.WithoutCancel(ctx), conn: d.conn}
+		return t.row("SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&name)
+	})
+	if err == nil && name != filepath.Join(dir, filepath.Base(d.path)) {
+		return &onerun.StoreError{Kind: onerun.ErrCreate, What: "open the store", Path: d.path, Err: errors.New("a symbolic link was put in its place"), Do: "look who can write in " + filepath.Dir(d.path)}
+	}
+	return err
 }
 
 func (d *db) close() error {

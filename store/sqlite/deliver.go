@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/onerun-dev/onerun"
@@ -254,7 +255,11 @@ func (s *Store) Spooled(ctx context.Context) ([]onerun.Spooled, error) {
 func (s *Store) Flush(ctx context.Context) ([]onerun.Delivery, error) { return s.flush(ctx, true) }
 
 func (s *Store) flush(ctx context.Context, all bool) ([]onerun.Delivery, error) {
-	mark := s.dir.Waiting()
+	dirs := s.waitingDirs()
+	marks := make([]uint64, len(dirs))
+	for i, d := range dirs {
+		marks[i] = d.Waiting()
+	}
 	found, failed, err := s.waitingEnds(ctx, all)
 	if err != nil {
 		return nil, err
@@ -274,9 +279,25 @@ func (s *Store) flush(ctx context.Context, all bool) ([]onerun.Delivery, error) 
 		out = append(out, d)
 	}
 	if !failed {
-		s.dir.Delivered(mark)
+		for i, d := range dirs {
+			d.Delivered(marks[i])
+		}
 	}
 	return out, nil
+}
+
+// waitingDirs are the lock directories whose marks say that an end may wait: this one, and
+// the store's usual one, at which everybody looks.
+func (s *Store) waitingDirs() []*filelock.Dir {
+	usual := onePath(filepath.Join(filepath.Dir(s.path), locksName))
+	if usual == s.lockDir {
+		return []*filelock.Dir{s.dir}
+	}
+	d, err := s.dirOf(&runRow{lockDir: usual})
+	if err != nil {
+		return []*filelock.Dir{s.dir}
+	}
+	return []*filelock.Dir{s.dir, d}
 }
 
 // errInUse: somebody has the lock, and settles what its file holds.
@@ -312,7 +333,7 @@ func (s *Store) deliverOne(ctx context.Context, w waiting) (onerun.Delivery, err
 // is no concern of the claim's when that fails: its own key is settled with the lock in
 // hand, or the claim fails too.
 func (s *Store) deliverWaiting(ctx context.Context) (done []onerun.Delivery) {
-	if s.dir.Waiting() == s.dir.DeliveredUntil() {
+	if !slices.ContainsFunc(s.waitingDirs(), func(d *filelock.Dir) bool { return d.Waiting() != d.DeliveredUntil() }) {
 		return nil
 	}
 	all, _ := s.flush(ctx, false)

@@ -92,7 +92,9 @@ func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) 
 		}
 		return err
 	}
+	slow := time.AfterFunc(slowRecord, s.markWaiting)
 	err := s.with(ctx, true, func(d *db) error { return d.write(ctx, "finish", record) })
+	slow.Stop()
 	if errors.Is(err, errVanished) && h != nil {
 		s.letGoOf(h) // with its note: should the ledger come back, the next claim records the end
 		return err
@@ -100,7 +102,7 @@ func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) 
 	if err != nil && !errors.Is(err, onerun.ErrLost) {
 		if h != nil && noted == nil {
 			noted = h.lock.Sync() // the note is all there is: let it outlast a loss of power
-			s.dir.SetWaiting()
+			s.markWaiting()
 		}
 		return errors.Join(err, noted)
 	}
@@ -109,6 +111,18 @@ func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) 
 		s.letGo(h)
 	}
 	return err
+}
+
+// slowRecord is how long an end may take to be recorded before others are told that one
+// waits: this process may be killed meanwhile.
+const slowRecord = 100 * time.Millisecond
+
+// markWaiting tells those who use these locks, and those who use the store's usual ones,
+// that an end waits.
+func (s *Store) markWaiting() {
+	for _, d := range s.waitingDirs() {
+		d.SetWaiting()
+	}
 }
 
 // recorded tells a finish that was done before (its reply was lost) from one that

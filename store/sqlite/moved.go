@@ -23,7 +23,7 @@ func (d *db) moved() bool {
 	var now [len(fileSuffixes)]fileID
 	for i, suffix := range fileSuffixes {
 		var st unix.Stat_t
-		if unix.Stat(d.path+suffix, &st) == nil {
+		if unix.Lstat(d.path+suffix, &st) == nil {
 			now[i] = fileID{st.Dev, st.Ino}
 		}
 	}

@@ -66,10 +66,10 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 			}
 		}
 		p.Held = time.Since(began)
-		if p.Runs+p.Forgotten == 0 || q.By == "" {
+		if p.Runs+p.Forgotten == 0 || q.By == "" || q.Cursor != "" { // the first step stands for all
 			return nil
 		}
-		return t.event(decision(onerun.EventPruned, q.Who, p.String()), onerun.Run{Namespace: q.Namespace, Job: q.Job, Partition: q.Partition})
+		return t.event(decision(onerun.EventPruned, q.Who, q.Words()), onerun.Run{Namespace: q.Namespace, Job: q.Job, Partition: q.Partition})
 	})
 	return p, err
 }
@@ -122,6 +122,12 @@ func (t *tx) prunable(q onerun.PruneRequest, at *cursor) ([]chosen, error) {
 		and("key = ?%d", onerun.MakeKey(q.Job, q.Partition))
 	case q.Job != "":
 		and("job = ?%d", q.Job)
+	}
+	if q.ForgetKeys { // what takes two people isn't for one to forget
+		where += ` AND NOT EXISTS (SELECT 1 FROM onerun_attempt a WHERE a.run_id = r.run_id AND a.attempt = r.attempt AND a.two_people)`
+		for _, job := range q.TwoPeople {
+			and("(key IS NULL OR job <> ?%d)", job)
+		}
 	}
 	if q.Keep > 0 {
 		if err := t.cuts(q, at); err != nil {
@@ -261,7 +267,7 @@ func (t *tx) remove(c chosen, forget bool, p *onerun.Pruned) error {
 // forget removes tombstones that a request is about, and returns how many there were, at
 // most one more than it may remove.
 func (t *tx) forget(q onerun.PruneRequest) (n int64, err error) {
-	where, args := "namespace = ?1", []any{q.Namespace, q.Limit + 1}
+	where, args := "namespace = ?1 AND NOT two_people", []any{q.Namespace, q.Limit + 1}
 	and := func(condition string, arg any) {
 		args = append(args, arg)
 		where += fmt.Sprintf(" AND "+condition, len(args))
@@ -276,6 +282,9 @@ func (t *tx) forget(q onerun.PruneRequest) (n int64, err error) {
 	}
 	if q.Partition == "" && q.Job != "" {
 		and("job = ?%d", q.Job)
+	}
+	for _, job := range q.TwoPeople {
+		and("job <> ?%d", job)
 	}
 	var keys []string
 	err = t.each(func(scan func(...any) error) error {

@@ -244,7 +244,7 @@ func TestPruningSaysSo(t *testing.T) {
 		t.Errorf("event %d doesn't fit its chain", id)
 	}
 	last := events[len(events)-1]
-	if last.Event != onerun.EventPruned || last.By != "ann" || last.Terminal != "pts/1" || last.Reason != "old" || last.Detail != "1 runs removed, 1 keys kept from running again, 0 forgotten" {
+	if last.Event != onerun.EventPruned || last.By != "ann" || last.Terminal != "pts/1" || last.Reason != "old" || last.Detail != "the oldest successes, until the store is small enough" {
 		t.Errorf("the event: %+v", last)
 	}
 	if n := one[int](t, b.sql(), "SELECT count(*) FROM onerun_attempt a WHERE NOT EXISTS (SELECT 1 FROM onerun_run r WHERE r.run_id = a.run_id)"); n != 0 {

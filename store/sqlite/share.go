@@ -33,13 +33,13 @@ func Share(ctx context.Context, path string, gid int, opts ...Option) (made bool
 	if err != nil {
 		return false, 0, err
 	}
-	if s.options.mayShare != nil {
-		if err := s.options.mayShare(filepath.Dir(s.path)); err != nil {
-			return false, 0, err
-		}
-	}
 	parts := s.sharings(gid)
 	for _, p := range parts {
+		if s.options.mayShare != nil {
+			if err := s.options.mayShare(p.Path); err != nil {
+				return false, 0, err
+			}
+		}
 		err := p.Check()
 		if errors.Is(err, fs.ErrNotExist) { // it will be this account's own
 			err = p.MayGive()

@@ -1,19 +1,20 @@
 package sqlite
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 
 	"github.com/onerun-dev/onerun"
 )
 
-const tombColumns = `SELECT run_id, namespace, job, partition, coalesce(business_date, ''), lock, status, attempt, token, two_people,
+const tombColumns = `SELECT run_id, namespace, job, partition, coalesce(business_date, ''), lock, status, attempt, token, two_people, on_crash,
 	scheduled_at, started_at, finished_at, pruned_at FROM onerun_tombstone `
 
 func scanTomb(scan func(...any) error) (onerun.Run, error) {
 	var r onerun.Run
 	var scheduled, started, finished, pruned *int64
-	err := scan(&r.RunID, &r.Namespace, &r.Job, &r.Partition, &r.BusinessDate, &r.Lock, &r.Status, &r.Attempt, &r.Token, &r.TwoPeople,
+	err := scan(&r.RunID, &r.Namespace, &r.Job, &r.Partition, &r.BusinessDate, &r.Lock, &r.Status, &r.Attempt, &r.Token, &r.TwoPeople, &r.OnCrash,
 		&scheduled, &started, &finished, &pruned)
 	r.ScheduledAt, r.StartedAt, r.FinishedAt, r.Pruned = fromMicros(scheduled), fromMicros(started), fromMicros(finished), fromMicros(pruned)
 	if !r.Pruned.IsZero() {
@@ -53,21 +54,22 @@ func (t *tx) tombstoneOf(namespace, key, runID string) (*onerun.Run, error) {
 // revive makes a run of a tombstone again, for a rerun: with its key, its run id and the
 // number of its attempts. What the attempts said is gone.
 func (t *tx) revive(r onerun.Run) error {
-	err := t.exec(sqlInsertRun, r.RunID, r.Namespace, r.Job, r.Partition, r.Key(), null(r.BusinessDate), r.Lock, r.Status, r.Attempt,
+	err := t.keepToken(r.Namespace, r.Key())
+	if err == nil { // first: nothing is inserted beside a tombstone
+		err = t.exec("DELETE FROM onerun_tombstone WHERE namespace = ?1 AND key = ?2", r.Namespace, r.Key())
+	}
+	if err != nil {
+		return err
+	}
+	err = t.exec(sqlInsertRun, r.RunID, r.Namespace, r.Job, r.Partition, r.Key(), null(r.BusinessDate), r.Lock, r.Status, r.Attempt,
 		micros(r.ScheduledAt), r.StartedAt.UnixMicro(), micros(r.FinishedAt), r.Token, nil, nil, nil, nil, nil, nil)
 	if err == nil && r.Attempt > 0 {
 		// The last attempt carries what is known of all: its owner and worker are nobody's any more.
 		err = t.exec(sqlInsertAttempt, r.RunID, r.Attempt, onerun.NewID(), r.Token, r.Lock, "", nil, nil, nil, nil, 0, 0, 0, 0, false,
-			onerun.CrashAuto, nil, 0, 0, 0, false, r.StartedAt.UnixMicro(), r.TwoPeople)
+			cmp.Or(r.OnCrash, onerun.CrashAuto), nil, 0, 0, 0, false, r.StartedAt.UnixMicro(), r.TwoPeople)
 		if err == nil {
 			err = t.exec("UPDATE onerun_attempt SET status = ?3, finished_at = ?4 WHERE run_id = ?1 AND attempt = ?2", r.RunID, r.Attempt, r.Status, micros(r.FinishedAt))
 		}
-	}
-	if err == nil {
-		err = t.keepToken(r.Namespace, r.Key())
-	}
-	if err == nil {
-		err = t.exec("DELETE FROM onerun_tombstone WHERE namespace = ?1 AND key = ?2", r.Namespace, r.Key())
 	}
 	return err
 }

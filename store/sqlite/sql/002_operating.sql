@@ -5,6 +5,9 @@
 ALTER TABLE onerun_attempt ADD COLUMN two_people INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE onerun_attempt ADD COLUMN closed_by TEXT;  -- NULL: its owner; machine; operator
 ALTER TABLE onerun_attempt ADD COLUMN late TEXT;       -- a JSON object
+UPDATE onerun_attempt
+SET closed_by = CASE WHEN EXISTS (SELECT 1 FROM onerun_event e WHERE e.run_id = onerun_attempt.run_id AND e.event = 'resolved') THEN 'operator' ELSE 'machine' END
+WHERE status = 'FAILED' AND reason IN ('owner_died', 'lease_expired');
 
 -- A row without approved_by ('') is a request, which lifts nothing.
 ALTER TABLE onerun_approval ADD COLUMN requested_by TEXT;
@@ -27,12 +30,20 @@ CREATE TABLE onerun_tombstone (
     attempt       INTEGER NOT NULL,
     token         INTEGER NOT NULL,
     two_people    INTEGER NOT NULL,
+    on_crash      TEXT    NOT NULL,
     scheduled_at  INTEGER,
     started_at    INTEGER NOT NULL,
     finished_at   INTEGER,
     pruned_at     INTEGER NOT NULL,
     PRIMARY KEY (namespace, key)
 ) WITHOUT ROWID;
+
+-- A program of version 1 that is at work while this happens knows of no tombstones.
+CREATE TRIGGER onerun_run_buried BEFORE INSERT ON onerun_run
+WHEN NEW.key IS NOT NULL AND EXISTS (SELECT 1 FROM onerun_tombstone WHERE namespace = NEW.namespace AND key = NEW.key)
+BEGIN
+    SELECT RAISE(ABORT, 'the key was pruned, and can only be rerun');
+END;
 
 CREATE INDEX onerun_tombstone_run ON onerun_tombstone (run_id);
 

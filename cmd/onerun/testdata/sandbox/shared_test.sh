@@ -198,3 +198,14 @@ exits 0 member 4712 onerun history forks --status failed --json
 prints '"reason": "owner_died"'
 allshared $store
 test ! -e "$DIR/tmp/ran" || die "two ran"
+
+# Nor is a lock directory that is somebody's or the system's opened to the group.
+mkdir -m 0700 "$DIR/apart"
+chmod 0755 "$DIR/apart"
+mkdir -m 0755 "$DIR/system"
+mount --bind "$DIR/system" /srv
+for dir in /srv /mnt /var/tmp; do
+	was=$(stat -c '%a %g' $dir)
+	fails 73 onerun init --shared --group "$(getent group | awk -F: '$3 > 0 { print $1; exit }')" --store "sqlite:$DIR/apart/" --lock-dir $dir
+	test "$(stat -c '%a %g' $dir)" = "$was" || die "$dir was opened: $(stat -c '%a %g' $dir)"
+done
