@@ -27,6 +27,8 @@ approval holds for the run as it is now: if it changes first, the approval is vo
 With a command (or -c) that start is made at once, under the run's own lock, crash policy and labels. If the rerun is
 approved already, that approval is used.
 
+A key that was pruned comes back with its run id, lock and crash policy; labels and earlier attempts are gone.
+
 A job with rerun: two-person needs two people: one types --request, the other onerun approve KEY.`
 }
 
