@@ -16,10 +16,11 @@ func TestSandbox(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	tools, err := filepath.Abs("testdata/sandbox/tools.sh")
+	sandbox, err := filepath.Abs("testdata/sandbox")
 	if err != nil {
 		t.Fatal(err)
 	}
+	tools, schema := filepath.Join(sandbox, "tools.sh"), filepath.Join(sandbox, "../../../../store/sqlite/sql")
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), "_test.sh"), func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +40,7 @@ func TestSandbox(t *testing.T) {
 			}
 			cmd := exec.Command("unshare", append(args, "/bin/sh", "-euc", ". "+tools+"\n"+string(text))...)
 			cmd.Dir = dir
-			cmd.Env = []string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/no-home", "DIR=" + dir}
+			cmd.Env = []string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/no-home", "DIR=" + dir, "SANDBOX=" + sandbox, "SCHEMA=" + schema}
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
