@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -126,7 +127,8 @@ func written(err error) error {
 
 // writeTable writes rows in columns, the first of which is the heading.
 func writeTable(w io.Writer, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	var text bytes.Buffer // written at once, so that no log line comes in between
+	tw := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
 			row[i] = dash(printable(row[i]))
@@ -135,7 +137,11 @@ func writeTable(w io.Writer, rows [][]string) error {
 			return written(err)
 		}
 	}
-	return written(tw.Flush())
+	if err := tw.Flush(); err != nil {
+		return written(err)
+	}
+	_, err := w.Write(text.Bytes())
+	return written(err)
 }
 
 func dash(s string) string {

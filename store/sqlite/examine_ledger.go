@@ -167,7 +167,7 @@ func (x *examination) stale(d *db) {
 			running++
 			if r.Stale {
 				x.add(check, onerun.FindingWarning, fmt.Sprintf("%s is RUNNING since %s: %s", r.Name(), r.StartedAt.Local().Format(time.DateTime), r.Evidence),
-					"look at it: onerun stale; then onerun resolve or onerun stop")
+					"look at it: onerun stale; then onerun resolve KEY")
 				x.about(r.Job)
 			}
 		}

@@ -140,3 +140,31 @@ healthy() {
 	machine=0
 	! grep -q '^warning *container' "$DIR/out" || machine=1
 }
+
+# people: two who log in, tester and kim, and the group jobs with both in it.
+people() {
+	echo 'kim:x:4712:4712::/nonexistent:/bin/sh' >>/etc/passwd
+	echo 'tester:x:4711:
+kim:x:4712:
+jobs:x:4700:tester,kim' >>/etc/group
+	give "$DIR/home"
+}
+
+# person NAME COMMAND...: one of them at a terminal.
+person() {
+	uid=$(id -u "$1")
+	shift
+	(
+		# Who logged in is known to the kernel where it keeps an audit (pam_loginuid(8)).
+		{ echo "$uid" >/proc/self/loginuid; } 2>/dev/null || :
+		member "$uid" "$@"
+	)
+}
+
+# power_off: kill -9 of everything in this script's mount namespace, but itself.
+power_off() {
+	here=$(readlink /proc/self/ns/mnt | tr -dc 0-9)
+	for p in $(find /proc/[0-9]*/ns/mnt -maxdepth 0 -lname "*$here*" 2>/dev/null | cut -d / -f 3); do
+		test "$p" = $$ || kill -9 "$p" 2>/dev/null || :
+	done
+}

@@ -78,35 +78,16 @@ codes() {
 }
 nomail() { test ! -s "$DIR/mail" || die "cron mails: $(cat "$DIR/mail")"; }
 
-# power_off: kill -9 of everything in this script's mount namespace, but itself.
-power_off() {
-	here=$(readlink /proc/self/ns/mnt | tr -dc 0-9)
-	for p in $(find /proc/[0-9]*/ns/mnt -maxdepth 0 -lname "*$here*" 2>/dev/null | cut -d / -f 3); do
-		test "$p" = $$ || kill -9 "$p" 2>/dev/null || :
-	done
-}
-
-# login NAME COMMAND...: a person at a terminal.
-login() {
-	case $1 in tester) uid=4711 ;; kim) uid=4712 ;; esac
-	shift
-	# Who logged in is known to the kernel where it keeps an audit (pam_loginuid(8)).
-	(
-		{ echo "$uid" >/proc/self/loginuid; } 2>/dev/null || :
-		member "$uid" "$@"
-	)
-}
-
 # atonce NAME1 NAME2 COMMAND...: two people type the same at once: for one it is done, and
 # the other is told, with 1.
 atonce() {
 	one=$1 two=$2
 	shift 2
 	rm -f "$DIR/one" "$DIR/two"
-	login "$one" "$@" >"$DIR/out" 2>"$DIR/err" &
+	person "$one" "$@" >"$DIR/out" 2>"$DIR/err" &
 	first=$!
 	code2=0
-	login "$two" "$@" >"$DIR/out2" 2>"$DIR/err2" || code2=$?
+	person "$two" "$@" >"$DIR/out2" 2>"$DIR/err2" || code2=$?
 	code1=0
 	wait $first || code1=$?
 	cat "$DIR/err2" >>"$DIR/err"

@@ -9,11 +9,7 @@ trap power_off EXIT # what was started in the background ends with the script
 export PATH
 
 # The machine: two accounts and a person, a configuration file, and two crontabs.
-echo 'kim:x:4712:4712::/nonexistent:/bin/sh' >>/etc/passwd
-echo 'tester:x:4711:
-kim:x:4712:
-jobs:x:4700:tester,kim' >>/etc/group
-give "$DIR/home"
+people
 book
 mkdir /etc/onerun
 cat >/etc/onerun/onerun.yaml <<'END'
@@ -61,7 +57,7 @@ night archive 2026-W37 "$hold"
 columns() { sqlite3 -readonly "$1" "SELECT m.name, c.name FROM sqlite_schema m, pragma_$2_info(m.name) c ORDER BY 1, 2"; }
 version1() { columns $db table && columns $db index; }
 version1 >"$DIR/version1"
-login kim onerun run archive --partition 2026-W37 -- /srv/jobs/night &
+person kim onerun run archive --partition 2026-W37 -- /srv/jobs/night &
 archive=$!
 up
 sqlite3 $db <"$SANDBOX/week_down.sql"
@@ -76,17 +72,17 @@ test "$(sqlite3 -readonly $db 'PRAGMA user_version')" = $((0x31720002)) || die "
 exits 0 onerun history --json
 prints '"key": "report:2026-09-13"'
 # What runs meanwhile is still known to run, and ends as usual.
-exits 75 login tester onerun run archive --partition 2026-W37 -E 75 --log-level info -- /srv/jobs/night
+exits 75 person tester onerun run archive --partition 2026-W37 -E 75 --log-level info -- /srv/jobs/night
 says 'reason=running'
 morning
 wait $archive || die "the archive failed"
-exits 75 login tester onerun run archive --partition 2026-W37 -E 75 --log-level info -- /srv/jobs/night
+exits 75 person tester onerun run archive --partition 2026-W37 -E 75 --log-level info -- /srv/jobs/night
 says 'reason=succeeded'
 # 3 o'clock: the report. The old one's date is blocked, and not run by anybody.
 due report 2026-09-14 SUCCEEDED
 cron 2026-09-15T03:00
 nomail
-exits 79 login tester onerun run report --date 2026-09-13
+exits 79 person tester onerun run report --date 2026-09-13
 # Morning: two people see the failure, and both put it right at once.
 atonce tester kim onerun resolve report:2026-09-13 --as succeeded --reason 'sent by hand on Monday'
 says 'report:2026-09-13 is SUCCEEDED\|changed'
@@ -115,20 +111,20 @@ waitfor ended "$job"
 wait $crons
 # It is about money, so it waits for a person, whoever starts it.
 for who in tester kim; do
-	exits 79 login $who onerun run daily-settlement --date 2026-09-15
+	exits 79 person $who onerun run daily-settlement --date 2026-09-15
 	says 'reason=stale'
 done
 exits 1 onerun stale --exit-code
 prints 'daily-settlement:2026-09-15 .* dead '
 # kim looks, and finds nothing booked. A rerun takes two people: kim can't do it alone, and of
 # the two who agree at once one is the second.
-exits 0 login kim onerun resolve daily-settlement:2026-09-15 --as failed --reason 'looked: nothing is booked'
-fails 1 login kim onerun rerun daily-settlement:2026-09-15 --reason 'I want it'
+exits 0 person kim onerun resolve daily-settlement:2026-09-15 --as failed --reason 'looked: nothing is booked'
+fails 1 person kim onerun rerun daily-settlement:2026-09-15 --reason 'I want it'
 says 'two people'
-exits 0 login kim onerun rerun daily-settlement:2026-09-15 --request --reason 'nothing is booked'
-fails 1 login kim onerun approve daily-settlement:2026-09-15 --reason 'I agree with myself'
+exits 0 person kim onerun rerun daily-settlement:2026-09-15 --request --reason 'nothing is booked'
+fails 1 person kim onerun approve daily-settlement:2026-09-15 --reason 'I agree with myself'
 exits 79 onerun run daily-settlement --date 2026-09-15
-login tester onerun approve daily-settlement:2026-09-15 --reason 'looked as well' >"$DIR/out" 2>&1 &
+person tester onerun approve daily-settlement:2026-09-15 --reason 'looked as well' >"$DIR/out" 2>&1 &
 second=$!
 third=0
 onerun approve daily-settlement:2026-09-15 --reason 'looked as well' >"$DIR/out2" 2>&1 || third=$?
@@ -138,7 +134,7 @@ test $code$third = 01 -o $code$third = 10 || die "two approvals: $code $third: $
 once_more daily-settlement 2026-09-15 'killed in the night; kim and another'
 atonce_starts() { # of all who want it now, one executes it
 	for who in tester kim tester kim; do
-		login $who onerun run daily-settlement --date "$1" 2>>"$DIR/mail" &
+		person $who onerun run daily-settlement --date "$1" 2>>"$DIR/mail" &
 	done
 	wait
 }
@@ -161,7 +157,7 @@ codes fetch-rates 0 0
 grep -q 'event=late_outcome .*report:2026-09-15' "$DIR/mail" || die "$(cat "$DIR/mail")"
 exits 0 onerun flush
 prints 'nothing waits'
-exits 0 login tester onerun run report --date 2026-09-15
+exits 0 person tester onerun run report --date 2026-09-15
 
 ### Thursday, 1 o'clock: a backup holds the database while the settlement ends, and its
 ### wrapper is killed before it could record that.
@@ -186,7 +182,7 @@ waitfor grep -q onerun "/proc/$(cat /srv/book/waits)/comm"
 kill -9 "$(cat /srv/book/waits)"
 exec 7>&-
 wait $backup $crons
-exits 0 login tester onerun run daily-settlement --date 2026-09-16
+exits 0 person tester onerun run daily-settlement --date 2026-09-16
 exits 0 onerun show daily-settlement:2026-09-16 --json
 prints '"status": "SUCCEEDED"'
 prints '"attempt": 1,'
@@ -198,7 +194,7 @@ crons=$!
 up
 kill -9 "$wrapper"
 wait $crons
-exits 75 login tester onerun run report --date 2026-09-16 -E 75
+exits 75 person tester onerun run report --date 2026-09-16 -E 75
 fails 1 onerun resolve report:2026-09-16 --as failed --reason 'looks dead'
 morning
 waitfor ended "$job"
@@ -224,17 +220,17 @@ for moment in 1 2 3 4 6 8 12; do
 	due probe p$moment SUCCEEDED
 	timeout -s KILL 0.00$moment onerun run probe --partition p$moment -- /srv/jobs/night 2>>"$DIR/mail" || :
 	code=0
-	login kim onerun run probe --partition p$moment -E 75 -- /srv/jobs/night 2>"$DIR/err" || code=$?
+	person kim onerun run probe --partition p$moment -E 75 -- /srv/jobs/night 2>"$DIR/err" || code=$?
 	case $code in
 	79) # it was started, or may have been: a person looks, and says once more
 		if grep -q reason=stale "$DIR/err"; then # killed while it started: only root can see that nothing is left
-			fails 1 login kim onerun resolve probe:p$moment --as failed --reason 'it looks dead'
+			fails 1 person kim onerun resolve probe:p$moment --as failed --reason 'it looks dead'
 			says "another account can't recognise"
 			exits 79 onerun run probe --partition p$moment -- /srv/jobs/night
 		fi
-		exits 0 login kim onerun rerun probe:p$moment --reason 'it may be done again'
+		exits 0 person kim onerun rerun probe:p$moment --reason 'it may be done again'
 		once_more probe p$moment 'killed'
-		exits 0 login tester onerun run probe --partition p$moment -- /srv/jobs/night
+		exits 0 person tester onerun run probe --partition p$moment -- /srv/jobs/night
 		;;
 	0 | 75) ;;
 	*) die "probe:p$moment: $code: $(cat "$DIR/err")" ;;
@@ -251,15 +247,15 @@ grep -q 'onerun.yaml:4:.*did you mean "on_crash"' "$DIR/mail" || die "$(cat "$DI
 # The report has to wait for its database: paused.
 cp "$DIR/good.yaml" /etc/onerun/onerun.yaml
 due report 2026-09-17 SUCCEEDED
-exits 0 login kim onerun pause report --reason 'its database is being moved'
+exits 0 person kim onerun pause report --reason 'its database is being moved'
 cron 2026-09-18T03:00
 nomail
 exits 0 onerun explain report:2026-09-17
 prints 'onerun resume report'
 # Morning: both are caught up, as of the night's instants, by two accounts at once.
-exits 0 login kim onerun resume report
+exits 0 person kim onerun resume report
 for job in "daily-settlement --at 2026-09-18T01:00:00+09:00" "report --at 2026-09-18T03:00:00+09:00"; do
-	login tester onerun run $job &
+	person tester onerun run $job &
 	exits 0 onerun run $job
 	wait $!
 done
@@ -269,7 +265,7 @@ atonce tester kim onerun resolve daily-settlement:2026-09-18 --as skipped --reas
 # The ledger is made small. A date that went stays done.
 exits 0 onerun prune daily-settlement --keep 2
 prints '4 keys kept from running again'
-for who in tester kim; do exits 75 login $who onerun run daily-settlement --date 2026-09-12 -E 75; done
+for who in tester kim; do exits 75 person $who onerun run daily-settlement --date 2026-09-12 -E 75; done
 exits 0 onerun explain daily-settlement:2026-09-12
 prints 'succeeded'
 
@@ -289,10 +285,10 @@ cat /proc/sys/kernel/random/uuid >"$DIR/boot_id"
 mount --bind "$DIR/boot_id" /proc/sys/kernel/random/boot_id
 exits 0 onerun stale
 prints 'report:2026-09-18 .* dead .*boot'
-exits 79 login tester onerun run report --date 2026-09-18
+exits 79 person tester onerun run report --date 2026-09-18
 exits 0 onerun show report:2026-09-18
 prints 'owner_died'
-exits 0 login kim onerun rerun report:2026-09-18 --reason 'the machine went down in the middle'
+exits 0 person kim onerun rerun report:2026-09-18 --reason 'the machine went down in the middle'
 once_more report 2026-09-18 'the machine went down'
 exits 0 onerun run report --date 2026-09-18
 
@@ -306,7 +302,7 @@ done
 # All week's dates once more, by everybody: there is nothing left to do.
 for date in 12 13 14 15 16 17 18 19; do
 	for job in daily-settlement report; do
-		login tester onerun run $job --date 2026-09-$date -E 75 &
+		person tester onerun run $job --date 2026-09-$date -E 75 &
 		exits 75 onerun run $job --date 2026-09-$date -E 75
 		code=0
 		wait $! || code=$?
