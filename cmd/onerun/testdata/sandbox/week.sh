@@ -62,7 +62,7 @@ cron() {
 	for pid in $pids; do wait "$pid"; done
 }
 crontab_line() {
-	who=env
+	who="env"
 	test "$1" = root || who="member 4711 env"
 	code=0
 	$who -i PATH="$PATH" LOGNAME="$1" HOME=/ SHELL=/bin/sh ONERUN_SCHEDULED_AT="$3" /bin/sh -c "$2" >>"$DIR/mail" 2>&1 </dev/null || code=$?

@@ -1,6 +1,6 @@
 # A week of one host, 14 to 20 September 2026. root's crontab and an account's start the same
 # three jobs at the same minutes, on one store. Much goes wrong, as it does; in the end every
-# date is accounted for, and none was executed that the story doesn't name. (B21, B39)
+# date is accounted for, and none was executed that the story doesn't name. (B21, B38, B39, B41)
 root
 etc
 disk
@@ -112,7 +112,8 @@ wait $crons
 # It is about money, so it waits for a person, whoever starts it.
 for who in tester kim; do
 	exits 79 person $who onerun run daily-settlement --date 2026-09-15
-	says 'reason=stale'
+	exits 0 person $who onerun explain daily-settlement:2026-09-15
+	prints 'rule *1 .*stale'
 done
 exits 1 onerun stale --exit-code
 prints 'daily-settlement:2026-09-15 .* dead '
@@ -194,7 +195,9 @@ crons=$!
 up
 kill -9 "$wrapper"
 wait $crons
-exits 75 person tester onerun run report --date 2026-09-16 -E 75
+for _ in $(seq 20); do exits 75 person tester onerun run report --date 2026-09-16 -E 75; done
+exits 0 onerun show report:2026-09-16 --json
+test "$(grep -c '"reason": "running"' "$DIR/out")" = 1 || die "each skip has a row of its own: $(cat "$DIR/out")"
 fails 1 onerun resolve report:2026-09-16 --as failed --reason 'looks dead'
 morning
 waitfor ended "$job"
@@ -247,7 +250,7 @@ grep -q 'onerun.yaml:4:.*did you mean "on_crash"' "$DIR/mail" || die "$(cat "$DI
 # The report has to wait for its database: paused.
 cp "$DIR/good.yaml" /etc/onerun/onerun.yaml
 due report 2026-09-17 SUCCEEDED
-exits 0 person kim onerun pause report --reason 'its database is being moved'
+exits 0 person kim onerun pause report --reason 'its database is being moved, password=canary-4711'
 cron 2026-09-18T03:00
 nomail
 exits 0 onerun explain report:2026-09-17
@@ -311,6 +314,7 @@ for date in 12 13 14 15 16 17 18 19; do
 done
 exits 0 onerun stale --exit-code
 reckon
+! grep -r canary-4711 /var/lib/onerun /etc/onerun || die "a password was kept"
 doctor 0
 finds ok event-chain ''
 ! grep '^danger' "$DIR/out" || die "that is dangerous"
