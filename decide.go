@@ -123,7 +123,7 @@ func ResolveAllowed(run *Run, as Status, over bool) error {
 	case run == nil:
 		return &StateError{Why: "no such run; only --as skipped cancels a key in advance"}
 	case run.Status == Running && !over:
-		return &StateError{Why: run.Name() + " is RUNNING and its owner is not proven dead" + parens(run.Evidence) + "; stop it first, with SIGTERM to its worker " + run.Worker.String()}
+		return &StateError{Why: run.Name() + " is RUNNING and its owner is not proven dead" + parens(run.Evidence) + "; stop it first, with SIGTERM to its worker " + run.Worker.String() + ", or if that is gone, look from the account that started it, or as root"}
 	case run.Status == Running:
 		return nil
 	case run.Status == Failed && as != Failed:

@@ -89,12 +89,16 @@ func onerunProcesses() (all []onerunProcess) {
 	if err != nil {
 		return nil
 	}
+	ours, _ := os.Readlink("/proc/self/ns/mnt")
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil || pid == os.Getpid() || pid == os.Getppid() {
 			continue
 		}
 		dir := "/proc/" + entry.Name()
+		if ns, err := os.Readlink(dir + "/ns/mnt"); err != nil || ns != ours {
+			continue // the paths it uses are others than ours of the same name
+		}
 		text, err := os.ReadFile(dir + "/cmdline")
 		if err != nil || len(text) == 0 {
 			continue

@@ -52,6 +52,9 @@ func (d *doctor) otherStores(ctx context.Context) {
 
 // jobNames are the jobs of this store: with runs, or started by a crontab that uses it.
 func (d *doctor) jobNames() (names []string) {
+	if d.job != "" { // asked about, whether this store knows it or not: it may be the wrong one
+		names = append(names, d.job)
+	}
 	for _, j := range d.jobs {
 		names = append(names, j.name)
 	}

@@ -110,7 +110,7 @@ var rules = map[onerun.Reason]struct {
 	onerun.RefusedPaused:      {5, "the job is paused", "onerun%[3]s resume %[2]s"},
 	onerun.RefusedRetryNotDue: {6, "it has failed, and its retry is not due yet", "wait until then, or: onerun%[3]s rerun %[1]s --reason TEXT"},
 	onerun.RefusedLocked:      {7, "another run holds its lock", "wait for it, or look: onerun%[3]s locks"},
-	onerun.RefusedStale:       {1, "its owner is gone, and what became of the work is for a person to find out", "onerun%[3]s stale, then: onerun%[3]s resolve %[1]s --as failed --reason TEXT"},
+	onerun.RefusedStale:       {1, "its owner is gone, and what became of the work is for a person to find out", "onerun%[3]s stale, then: onerun%[3]s resolve %[1]s --as failed --reason TEXT, or: onerun%[3]s resolve %[1]s --as succeeded --reason TEXT"},
 }
 
 func explain(e *env, c onerun.Claim, r *onerun.Refusal) explanation {

@@ -111,7 +111,8 @@ func (l *logger) Observe(o onerun.Observation) {
 	}
 	level := levelOf(o)
 	// Equal skips are logged at counts 1, 2, 4, 8 …: a flood must not drown the log.
-	if r := o.Refusal; level < l.level || r != nil && r.Count > 0 && r.Count&(r.Count-1) != 0 {
+	// Whoever types a start wants to know why it does nothing, however often it is typed.
+	if r := o.Refusal; level < l.level || r != nil && r.Count&(r.Count-1) != 0 && (l.file != nil || !isTerminal(2)) {
 		return
 	}
 	l.said = l.said || o.Err != nil && l.file == nil
@@ -179,14 +180,18 @@ func (l *logger) fields(o onerun.Observation) []slog.Attr {
 	str("job", r.Job)
 	str("key", r.Key())
 	str("business_date", r.BusinessDate)
-	if o.Lease.Attempt > 0 && o.Event != onerun.EventTakenOver {
+	if o.Delivery != nil {
+		f = append(f, slog.Int("attempt", o.Delivery.Attempt))
+	} else if o.Lease.Attempt > 0 && o.Event != onerun.EventTakenOver {
 		f = append(f, slog.Int("attempt", o.Lease.Attempt))
 	} else if r.Attempt > 0 {
 		f = append(f, slog.Int("attempt", r.Attempt))
 	}
 	str("run_id", r.RunID)
 	worker, pid := r.Worker.String(), cmp.Or(o.PID, r.Worker.PID)
-	if r.Worker == (onerun.Worker{}) { // nobody's run: this process asked, or decided
+	if d := o.Delivery; d != nil && d.Attempt != r.Attempt { // the run tells of a later one
+		worker, pid = "", os.Getpid()
+	} else if r.Worker == (onerun.Worker{}) { // nobody's run: this process asked, or decided
 		worker, pid = l.thisWorker(), os.Getpid()
 	}
 	str("worker", worker)

@@ -43,7 +43,11 @@ func (v view) fate() fate {
 		return fate{liveness: onerun.Unknown, stale: true, evidence: v.evidence}
 	}
 	if v.held {
-		return fate{liveness: onerun.Alive, evidence: "its lock is held" + detail(v.evidence)}
+		evidence := "its lock is held" + detail(v.evidence)
+		if strings.HasPrefix(v.evidence, "its lock is held") { // said already
+			evidence = v.evidence
+		}
+		return fate{liveness: onerun.Alive, evidence: evidence}
 	}
 	f := fate{liveness: v.liveness, void: v.void, evidence: v.evidence}
 	f.stale = f.liveness == onerun.Unknown

@@ -108,7 +108,9 @@ doctor 1
 finds danger other-stores 'the home of tester.*has the same jobs as this store: settle'
 doctor 1 settle --checklist
 prints 'can it start twice? yes.*the home of tester'
-exits 0 alone onerun doctor fetch
+# Asked about a job that only the other one knows, this may be the wrong store.
+exits 1 alone onerun doctor fetch
+finds danger other-stores 'the home of tester.*fetch'
 finds unknown history 'fetch has no runs in this store'
 sqlite3 "$DIR/home/.local/state/onerun/onerun.db" "DELETE FROM onerun_run WHERE job = 'settle'"
 healthy

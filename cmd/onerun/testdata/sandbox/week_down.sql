@@ -1,5 +1,6 @@
 -- Takes away what version 2 of the schema added (002_operating.sql), under whatever runs.
 BEGIN IMMEDIATE;
+DROP TRIGGER onerun_run_buried;
 DROP TABLE onerun_tombstone;
 DROP INDEX onerun_approval_run;
 DROP INDEX onerun_run_retry;
