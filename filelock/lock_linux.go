@@ -310,18 +310,20 @@ func (l *Lock) Descriptors() []int {
 // Descriptors returned in the process that made the lock, in the same order. r must say
 // what that process asked for. The descriptors become the Lock's.
 //
+// It also returns the note as it stands in the file.
+//
 // Errors: onerun.ErrLost when the note doesn't name r.Owner (any more).
-func (d *Dir) Inherit(r Request, fds []int) (*Lock, error) {
+func (d *Dir) Inherit(r Request, fds []int) (*Lock, Note, error) {
 	l, err := d.newLock(r)
 	if err != nil {
-		return nil, err
+		return nil, Note{}, err
 	}
 	l.adopted = true
 	if err := l.inherit(fds); err != nil {
 		d.release()
-		return nil, err
+		return nil, Note{}, err
 	}
-	return l, nil
+	return l, l.note, nil
 }
 
 func (l *Lock) inherit(fds []int) error {

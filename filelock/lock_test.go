@@ -31,7 +31,7 @@ func helperGuard(c config) error {
 	for i := range c.Count {
 		fds = append(fds, inheritedFrom+i)
 	}
-	l, err := d.Inherit(c.request(), fds)
+	l, _, err := d.Inherit(c.request(), fds)
 	if err != nil {
 		return err
 	}
@@ -178,16 +178,16 @@ func TestInheritRefusesAnotherOwner(t *testing.T) {
 	d := mustOpen(t, lockDir(t), Options{})
 	r := request(onerun.LockFlock)
 	l := mustAcquire(t, d, r)
-	_, err := d.Inherit(r, l.Descriptors())
+	_, _, err := d.Inherit(r, l.Descriptors())
 	wantKind(t, err, onerun.ErrLost) // nothing is noted yet
 	if err := l.Write(Note{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.Inherit(request(onerun.LockFlock), l.Descriptors())
+	_, _, err = d.Inherit(request(onerun.LockFlock), l.Descriptors())
 	wantKind(t, err, onerun.ErrLost)
-	_, err = d.Inherit(r, nil)
+	_, _, err = d.Inherit(r, nil)
 	wantKind(t, err, onerun.ErrInternal)
-	_, err = d.Inherit(r, []int{1 << 20})
+	_, _, err = d.Inherit(r, []int{1 << 20})
 	wantKind(t, err, onerun.ErrIO)
 	mustRelease(t, l)
 }

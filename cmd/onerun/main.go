@@ -4,5 +4,8 @@ package main
 import "os"
 
 func main() {
+	if os.Args[0] == guardName {
+		os.Exit(guardMain())
+	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -228,6 +228,9 @@ type execution struct {
 	argv           []string
 	place          place
 	timeout, grace time.Duration
+	finishWait     time.Duration
+	store          onerun.Store
+	guarding       *process.Guarding // nil: the job has not been started, or nobody guards it
 	status         int
 	signals        *signals
 	log            *logger
@@ -236,6 +239,7 @@ type execution struct {
 // do claims, executes and records.
 func (x *execution) do(ctx context.Context, s onerun.Store, job onerun.Job) error {
 	var err error
+	x.store, x.finishWait = s, job.FinishWait
 	x.signals = heedSignals()
 	if x.log, err = newLogger(x.env, x.place, x.signals.ready); err != nil {
 		return err
@@ -245,6 +249,9 @@ func (x *execution) do(ctx context.Context, s onerun.Store, job onerun.Job) erro
 	x.tellPrivate(s)
 	r := onerun.NewRunner(s, onerun.WithProcess(), onerun.WithObserver(x.log), onerun.WithStoreTimeout(time.Duration(x.StoreTimeout)), onerun.WithRedaction(x.redacted))
 	err = r.Do(ctx, job, x.execute)
+	if x.guarding != nil {
+		x.guarding.End()
+	}
 
 	var failure *onerun.Failure
 	var unrecorded *onerun.NotRecordedError
@@ -296,7 +303,11 @@ func (x *execution) execute(ctx context.Context, o *onerun.Owner) error {
 		Path: path, Args: x.argv, Env: x.environment(o), Timeout: x.timeout, Grace: x.grace,
 		Started: func(g procfs.Identity) error {
 			defer x.signals.started(g.PID)
-			return o.NoteGroup(g.PID, g.StartTicks)
+			if err := o.NoteGroup(g.PID, g.StartTicks); err != nil {
+				return err
+			}
+			x.guard(o, g)
+			return nil
 		},
 	})
 	x.status = end.ExitCode

@@ -124,6 +124,9 @@ func identify(pid int) procfs.Identity {
 	return procfs.Identity{PID: pid, StartTicks: s.StartTicks}
 }
 
+// SinceBoot is the clock that deadlines of a GuardOrder count by.
+func SinceBoot() time.Duration { return bootTime() }
+
 // bootTime counts the time since boot with the time in suspend (clock_gettime(2)), which Go's own timers leave out.
 func bootTime() time.Duration {
 	var ts unix.Timespec
