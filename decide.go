@@ -123,7 +123,7 @@ func ResolveAllowed(run *Run, as Status, over bool) error {
 	case run == nil:
 		return &StateError{Why: "no such run; only --as skipped cancels a key in advance"}
 	case run.Status == Running && !over:
-		return &StateError{Why: run.Name() + " is RUNNING and its owner is not proven dead" + parens(run.Evidence) + "; stop it first, with SIGTERM to its worker " + run.Worker.String() + ", or if that is gone, look from the account that started it, or as root"}
+		return &StateError{Why: run.Name() + " is RUNNING and its owner is not proven dead" + parens(run.Evidence) + "; stop it first: onerun stop " + run.Name() + " --reason TEXT; or if that finds no owner, look from the account that started it, or as root"}
 	case run.Status == Running:
 		return nil
 	case run.Status == Failed && as != Failed:
@@ -132,6 +132,18 @@ func ResolveAllowed(run *Run, as Status, over bool) error {
 		return &StateError{Why: run.Name() + " is FAILED already"}
 	}
 	return &StateError{Why: run.Name() + " is " + string(run.Status) + "; that changes only by an approved rerun: onerun rerun " + run.Name()}
+}
+
+// StopAllowed checks a request to stop a run. over says that its lease is over or that its
+// owner is proven dead. It returns nil, or a StateError in words.
+func StopAllowed(run Run, over bool) error {
+	switch {
+	case run.Status != Running:
+		return &StateError{Why: run.Name() + " is " + string(run.Status) + ", so there is nothing to stop"}
+	case over:
+		return &StateError{Why: run.Name() + " has no owner any more that could stop" + parens(run.Evidence) + "; see: onerun explain " + run.Name()}
+	}
+	return nil
 }
 
 func parens(s string) string {

@@ -42,6 +42,9 @@ var ErrNotFound = errors.New("not found")
 // It is final: an owner that was told so must stop its work.
 var ErrLost = errors.New("lease lost")
 
+// ErrStopped is why the context of work is cancelled that an operator has stopped.
+var ErrStopped = errors.New("stopped")
+
 // StoreError is an error of a store in words for people: what, why and what to do.
 type StoreError struct {
 	Kind error  // one of the sentinels above

@@ -13,11 +13,12 @@ import (
 // nobody who could keep it from looking at the clock: heartbeats and observers
 // run beside it.
 type keeper struct {
-	r      *Runner
-	grant  Grant
-	grace  time.Duration
-	cancel context.CancelCauseFunc
-	ended  atomic.Bool // the work has ended: nothing is left to be stopped
+	r       *Runner
+	grant   Grant
+	grace   time.Duration
+	cancel  context.CancelCauseFunc
+	ended   atomic.Bool // the work has ended: nothing is left to be stopped
+	stopped atomic.Bool // an operator has stopped it
 
 	loop sync.WaitGroup
 	told sync.WaitGroup // the observer of a loss
@@ -199,6 +200,13 @@ func (k *keeper) exitAt(now, until time.Duration) bool {
 	return true
 }
 
+// stopWork stops the work on an operator's word. The lease is renewed on until it has ended.
+func (k *keeper) stopWork(by string) {
+	err := fmt.Errorf("%w by %s", ErrStopped, by)
+	k.cancel(err)
+	k.told.Go(func() { k.observe(Observation{Event: EventStopped, Err: err}) })
+}
+
 // lose stops the work first and tells of it afterwards, beside the loop: an
 // observer that blocks must not keep lost work running.
 func (k *keeper) lose(err error) {
@@ -243,6 +251,9 @@ func (k *keeper) beat(ctx context.Context) error {
 	b, err := k.r.store.Heartbeat(ctx, k.grant.Lease)
 	if err != nil {
 		return err
+	}
+	if b.Stop != "" && !k.stopped.Swap(true) {
+		k.stopWork(b.Stop)
 	}
 	if step := k.renewed(sent, k.r.clock.Elapsed(), b.Now); step != "" {
 		k.tell(Observation{Event: EventClockStep, Detail: step})

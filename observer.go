@@ -20,6 +20,7 @@ const (
 	EventRerunApproved   = "rerun_approved"
 	EventRerunRequested  = "rerun_requested"
 	EventPruned          = "pruned"
+	EventStopRequested   = "stop_requested"
 	EventPaused          = "paused"
 	EventResumed         = "resumed"
 	EventUnlocked        = "unlocked"

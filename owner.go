@@ -18,7 +18,7 @@ func (r *Runner) own(ctx context.Context, job Job, grant Grant, sent time.Durati
 		return err
 	}
 	defer k.end()
-	unwatch := r.watchLock(grant)
+	unwatch := r.watchLock(grant, k)
 	defer unwatch()
 
 	end := r.execute(ctx, job, k, fn)
@@ -30,11 +30,13 @@ func (r *Runner) own(ctx context.Context, job Job, grant Grant, sent time.Durati
 }
 
 // watchLock looks every second whether the lock's file is still there, and tells when
-// it is not, once. It returns what ends the watch. Nothing is started for work that
-// lasts less than a second.
-func (r *Runner) watchLock(grant Grant) (stop func()) {
-	w, ok := r.store.(LockWatcher)
-	if !ok || r.observer == nil {
+// it is not, once; and whether somebody wants the work stopped. It returns what ends the
+// watch. Nothing is started for work that lasts less than a second.
+func (r *Runner) watchLock(grant Grant, k *keeper) (stop func()) {
+	w, files := r.store.(LockWatcher)
+	files = files && r.observer != nil
+	s, stops := r.store.(StopWatcher)
+	if !files && !stops {
 		return func() {}
 	}
 	var t *time.Timer
@@ -48,11 +50,19 @@ func (r *Runner) watchLock(grant Grant) (stop func()) {
 		if over {
 			return
 		}
-		if w.LockDeleted(grant.Lease) {
+		if files && w.LockDeleted(grant.Lease) {
+			files = false
 			r.observe(Observation{Event: EventLockDeleted, Run: grant.Run, Lease: grant.Lease, LockPath: grant.LockPath})
-			return
 		}
-		t.Reset(time.Second)
+		if stops {
+			if by := s.StopRequested(grant.Lease); by != "" {
+				stops = false
+				k.stopWork(by)
+			}
+		}
+		if files || stops {
+			t.Reset(time.Second)
+		}
 	})
 	return func() {
 		mu.Lock()
@@ -120,9 +130,12 @@ func endingOf(ctx context.Context, err error) ending {
 	// reason is known better by whoever gave it.
 	switch cause := context.Cause(ctx); f.Reason {
 	case ReasonExit, ReasonSignal, ReasonCanceled:
-		if errors.Is(cause, ErrLost) {
+		switch {
+		case errors.Is(cause, ErrLost):
 			f.Reason = ReasonLeaseLost
-		} else if cause != nil {
+		case errors.Is(cause, ErrStopped):
+			f.Reason = ReasonStopped
+		case cause != nil:
 			f.Reason = ReasonCanceled
 		}
 	}

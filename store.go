@@ -123,6 +123,14 @@ type Operator interface {
 	Pause(ctx context.Context, p PauseRequest) error
 	Resume(ctx context.Context, p PauseRequest) error
 
+	// Stop asks the owner of a RUNNING run to stop its work, which then ends as FAILED
+	// stopped and is never retried. It returns when the request is kept; the owner hears
+	// of it by its next heartbeat, or by StopRequested.
+	//
+	// Errors: ErrState when the run isn't RUNNING or isn't as expected, or when its owner
+	// is dead or its lease over, so that nobody would hear; ErrNotFound.
+	Stop(ctx context.Context, q StopRequest) error
+
 	// Prune removes SUCCEEDED runs with all that is kept of them, those that began
 	// first first, at most PruneRequest.Limit in one step that is short enough not to
 	// hold up a claim. Of a key a tombstone stays: the key can't be claimed, and what
@@ -159,6 +167,12 @@ type LockWatcher interface {
 	// LockDeleted reports whether somebody deleted the lock's file under its holder.
 	// Others are kept out all the same, but an operator should hear of it.
 	LockDeleted(l Lease) bool
+}
+
+// StopWatcher is an optional ability: of a store whose owners need no heartbeats.
+type StopWatcher interface {
+	// StopRequested says who asked the owner of a lease to stop, and why; "": nobody.
+	StopRequested(l Lease) string
 }
 
 // Unlocker is an optional ability: of a store with lock files.
@@ -258,7 +272,8 @@ type Lease struct {
 
 // Beat is the answer to a heartbeat.
 type Beat struct {
-	Now time.Time // the store's clock
+	Now  time.Time // the store's clock
+	Stop string    // who asked the owner to stop, and why; "": nobody
 }
 
 // Query selects runs.
@@ -339,6 +354,14 @@ type ApprovalRequest struct {
 type PauseRequest struct {
 	Namespace string
 	Job       string
+	Who
+}
+
+// StopRequest asks the owner of a run to stop.
+type StopRequest struct {
+	Namespace string
+	RunID     string
+	Expect    Expect
 	Who
 }
 

@@ -115,6 +115,9 @@ func (d *Dir) Foreign() ([]string, error) {
 		if !ok {
 			base, ok = strings.CutSuffix(name, exclSuffix)
 		}
+		if !ok {
+			base, ok = strings.CutSuffix(name, stopSuffix)
+		}
 		_, _, err := d.offsets(base)
 		return ok && err == nil
 	})

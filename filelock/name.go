@@ -14,6 +14,7 @@ import (
 const (
 	lockSuffix = ".lock"  // X.lock: the flocked file
 	exclSuffix = ".excl"  // X.excl: the file of mode create
+	stopSuffix = ".stop"  // X.stop: a request to the owner, see RequestStop
 	markInfix  = ".take-" // F.take-OWNER: the right to replace or remove what OWNER left at F
 	newInfix   = ".new-"  // F.new-RANDOM: a private file on its way to F
 	heldName   = ".held"  // the byte ranges of all locks of the directory

@@ -30,6 +30,7 @@ func (l *Lock) Release() error {
 		l.freeRange()
 		l.dir.step("release: range freed")
 	}
+	l.dropStop()
 	if l.lock.fd >= 0 {
 		failed = errors.Join(failed, l.dropKey())
 		l.freeLocks()

@@ -31,7 +31,7 @@ func IsLockFile(name string) bool {
 	if rest, ok := strings.CutPrefix(name, heldName); ok {
 		return rest == "" || strings.HasPrefix(rest, newInfix)
 	}
-	for _, suffix := range []string{lockSuffix, exclSuffix} {
+	for _, suffix := range []string{lockSuffix, exclSuffix, stopSuffix} {
 		i := strings.LastIndex(name, suffix)
 		if i < hashDigits+1 {
 			continue

@@ -29,7 +29,7 @@ type bug struct {
 // promise is broken once, and the case that is about it has to fail.
 func TestSeededBugs(t *testing.T) {
 	seen := map[string]bool{}
-	for _, b := range slices.Concat(raceBugs(), ownerBugs(), tableBugs(), nameBugs(), operatorBugs(), ledgerBugs(),
+	for _, b := range slices.Concat(raceBugs(), ownerBugs(), tableBugs(), nameBugs(), operatorBugs(), ledgerBugs(), stopBugs(),
 		deliveryBugs(), pruneBugs(), twoPeopleBugs(), staleBugs()) {
 		if seen[b.name] {
 			t.Errorf("two bugs are called %q", b.name)

@@ -66,7 +66,7 @@ func Cases(h Harness) []Case {
 	var cases []Case
 	for _, topic := range [][]check{
 		rowCases(), orderCases(), approvalCases(), twoPeopleCases(), transitionCases(), deliveryCases(), tokenCases(), replyCases(),
-		leaseCases(), crashPolicyCases(), lockCases(), retryCases(), pauseCases(), resolveCases(),
+		leaseCases(), crashPolicyCases(), lockCases(), retryCases(), pauseCases(), stopCases(), resolveCases(),
 		skipCases(), namespaceCases(), readCases(), keptCases(), pruneCases(), forgetCases(), malformedCases(), contentionCases(), crashCases(),
 		nameCases(), // last, since they leave the most names behind, for every listing to look at
 	} {

@@ -57,6 +57,7 @@ var commands = []entry{
 	{"approve", "Approve a rerun that somebody else has requested.", func() command { return &approveCmd{} }},
 	{"pause", "Refuse further starts of a job until it is resumed.", func() command { return &pauseCmd{} }},
 	{"resume", "Let a paused job start again.", func() command { return &resumeCmd{} }},
+	{"stop", "Stop a run: its owner ends the job.", func() command { return &stopCmd{} }},
 	{"unlock", "Remove a plain lock file that nobody can prove dead.", func() command { return &unlockCmd{} }},
 	{"doctor", "Look for all that would make onerun unsafe on this machine, with the remedy.", func() command { return &doctorCmd{} }},
 	{"backfill", "Run JOB once for each date of a range, where it hasn't run.", func() command { return &backfillCmd{} }},

@@ -33,6 +33,7 @@ type guardTask struct {
 	Mode       onerun.LockMode
 	Locks      int // how many descriptors are the lock's
 	FinishWait time.Duration
+	TmpDir     string // ONERUN_TMPDIR of the job
 }
 
 // guard begins to guard the job that was just started. Without a guard the wrapper does
@@ -51,14 +52,14 @@ func (x *execution) guard(o *onerun.Owner, group procfs.Identity) {
 		return
 	}
 	more, err := json.Marshal(guardTask{
-		Store: absoluteStore(x.place.url, s), LockDir: lockDir, Lease: o.Lease(), Job: o.Run().Job, Mode: mode, Locks: len(files), FinishWait: x.finishWait,
+		Store: absoluteStore(x.place.url, s), LockDir: lockDir, Lease: o.Lease(), Job: o.Run().Job, Mode: mode, Locks: len(files), FinishWait: x.finishWait, TmpDir: x.tmpDir,
 	})
 	if err != nil {
 		return
 	}
 	order := process.GuardOrder{
 		Tree:    process.Tree{Group: group, Mark: [2]string{"ONERUN_OWNER", o.Lease().Owner}, Since: self.StartTicks},
-		Wrapper: self, More: more,
+		Wrapper: self, Hold: x.hold, More: more,
 	}
 	if x.timeout > 0 {
 		order.TermAt = process.SinceBoot() + x.timeout
@@ -99,6 +100,9 @@ func guardMain() int {
 	end, status := order.Watch(pipe)
 	if end == process.GuardReleased {
 		return 0
+	}
+	if g.TmpDir != "" {
+		_ = os.RemoveAll(g.TmpDir)
 	}
 	if err := g.record(outcomeOf(end, status), order.Wrapper, end == process.GuardTimedOut); err != nil {
 		return statusOf(err)
@@ -160,12 +164,10 @@ func (g guardTask) record(out onerun.Outcome, wrapper procfs.Identity, killWrapp
 	if killWrapper {
 		endWrapper(wrapper)
 	}
-	until := time.Now().Add(max(g.FinishWait, time.Second))
+	ctx, cancel := context.WithTimeout(ctx, max(g.FinishWait, time.Second))
+	defer cancel()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		try, cancel := context.WithTimeout(ctx, 10*time.Second)
-		err = ours.Finish(try, g.Lease, out)
-		cancel()
-		if err == nil || errors.Is(err, onerun.ErrLost) || time.Now().After(until) {
+		if err = ours.Finish(ctx, g.Lease, out); err == nil || errors.Is(err, onerun.ErrLost) || ctx.Err() != nil {
 			return err
 		}
 		rest(pause)

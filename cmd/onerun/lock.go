@@ -50,7 +50,7 @@ func (c *lockCmd) run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	x := &execution{env: e, argv: argv, place: p, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace)}
+	x := &execution{env: e, argv: argv, place: p, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace), hold: c.Hold == "tree"}
 	err = x.do(ctx, s, onerun.Job{
 		Namespace: e.Namespace, Lock: onerun.NamedLock(name), LockMode: onerun.LockMode(c.LockMode),
 		Policy: onerun.Policy{TTL: time.Duration(c.TTL)}, Grace: time.Duration(c.Grace), Wait: wait, VersionLabel: e.redacted(string(c.VersionLabel)),

@@ -181,6 +181,7 @@ var given = []struct{ name, help string }{
 	{"ONERUN_RUN_ID", "Id of the run."},
 	{"ONERUN_TOKEN", "Fencing token: greater with every claim under the same lock."},
 	{"ONERUN_OWNER", "By which its processes are recognised."},
+	{"ONERUN_TMPDIR", "A directory of its own for temporary files, removed at the end."},
 }
 
 func (p *page) files(app *kong.Node) {

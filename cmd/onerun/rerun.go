@@ -128,7 +128,7 @@ func (d *desk) approve(ctx context.Context, run onerun.Run, step onerun.Approval
 
 // now is the approved start, made here.
 func (c *rerunCmd) now(ctx context.Context, e *env, d *desk, run onerun.Run, argv []string) error {
-	x := &execution{env: e, argv: argv, place: d.place, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace)}
+	x := &execution{env: e, argv: argv, place: d.place, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace), hold: c.Hold == "tree"}
 	err := x.do(ctx, d.Store, onerun.Job{
 		Namespace: run.Namespace, Name: run.Job, Partition: run.Partition, BusinessDate: run.BusinessDate,
 		Lock: run.Lock, LockMode: onerun.LockMode(c.LockMode),

@@ -86,6 +86,7 @@ type execFlags struct {
 	TTL     duration `name:"ttl" default:"60s" placeholder:"D" help:"Lease, 1s to 24h (60s); the embedded store has none."`
 	Timeout duration `placeholder:"D" help:"Stop the job after D: SIGTERM to its group, SIGKILL after --grace."`
 	Grace   duration `default:"10s" placeholder:"D" help:"From SIGTERM to SIGKILL (10s)."`
+	Hold    string   `enum:"job,tree" default:"job" placeholder:"job|tree" help:"Until when the lock is held: the end of the job's first process, or of the last one of its group (job)."`
 }
 
 // policyFlags are kept with the run, or say how long to wait for it.
@@ -141,7 +142,7 @@ func (c *runCmd) run(ctx context.Context, e *env) error {
 		if w, ok := s.(interface{ Warm(ctx context.Context) }); ok {
 			w.Warm(ctx)
 		}
-		x := &execution{env: e, argv: argv, place: p, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace)}
+		x := &execution{env: e, argv: argv, place: p, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace), hold: c.Hold == "tree"}
 		err = x.do(ctx, s, job)
 	}
 	var refused *onerun.Refusal
@@ -231,6 +232,8 @@ type execution struct {
 	finishWait     time.Duration
 	store          onerun.Store
 	guarding       *process.Guarding // nil: the job has not been started, or nobody guards it
+	hold           bool              // --hold tree
+	tmpDir         string            // ONERUN_TMPDIR; "" if it could not be made
 	status         int
 	signals        *signals
 	log            *logger
@@ -295,12 +298,15 @@ func (x *execution) execute(ctx context.Context, o *onerun.Owner) error {
 	if err != nil {
 		return x.failedStart(err)
 	}
+	x.makeTmpDir()
+	defer x.removeTmpDir()
 	x.signals.hold()
 	if err := o.NoteStart(); err != nil {
 		return &onerun.Failure{Reason: onerun.ReasonCanceled, Void: true, Err: fmt.Errorf("the job was not started: %w", err)}
 	}
 	end, err := process.Run(ctx, process.Command{
-		Path: path, Args: x.argv, Env: x.environment(o), Timeout: x.timeout, Grace: x.grace,
+		Path: path, Args: x.argv, Env: x.environment(o), Timeout: x.timeout, Grace: x.grace, Hold: x.hold,
+		Mark: [2]string{"ONERUN_OWNER", o.Lease().Owner},
 		Started: func(g procfs.Identity) error {
 			defer x.signals.started(g.PID)
 			if err := o.NoteGroup(g.PID, g.StartTicks); err != nil {
@@ -332,6 +338,9 @@ func (x *execution) execute(ctx context.Context, o *onerun.Owner) error {
 		f.Reason = onerun.ReasonCanceled
 		f.Err = context.Cause(ctx)
 		x.status = max(x.status, 1)
+		if errors.Is(f.Err, onerun.ErrStopped) {
+			f.Reason, x.status = onerun.ReasonStopped, 128+int(unix.SIGTERM)
+		}
 	case end.Signal != 0:
 		f.Reason = onerun.ReasonSignal
 	case end.ExitCode != 0:
@@ -369,6 +378,12 @@ func (x *execution) environment(o *onerun.Owner) []string {
 		"ONERUN_TOKEN":     strconv.FormatInt(lease.Token, 10),
 		"ONERUN_OWNER":     lease.Owner,
 	}
+	var unset []string
+	if x.tmpDir != "" {
+		set["ONERUN_TMPDIR"] = x.tmpDir
+	} else {
+		unset = append(unset, "ONERUN_TMPDIR") // an outer job's is not this one's
+	}
 	if lease.RunID != "" {
 		set["ONERUN_JOB"] = run.Job
 		set["ONERUN_KEY"] = run.Key()
@@ -377,7 +392,6 @@ func (x *execution) environment(o *onerun.Owner) []string {
 		set["ONERUN_ATTEMPT"] = strconv.Itoa(lease.Attempt)
 		set["ONERUN_RUN_ID"] = lease.RunID
 	}
-	var unset []string
 	if x.place.secret {
 		unset = append(unset, "ONERUN_STORE")
 	}

@@ -36,6 +36,7 @@ type GuardOrder struct {
 	Wrapper procfs.Identity
 	TermAt  time.Duration   // by the clock since boot; 0: there is no deadline
 	KillAt  time.Duration   // likewise
+	Hold    bool            // the job lasts until its group is gone, whatever its first process does
 	More    json.RawMessage // what whoever runs the guard needs to record the end
 }
 
@@ -71,7 +72,9 @@ func ReadGuardOrder(pipe *bufio.Reader) (GuardOrder, error) {
 func (o GuardOrder) Watch(pipe io.Reader) (end GuardEnd, status unix.WaitStatus) {
 	w := &watch{order: o, said: make(chan bool, 1), ended: make(chan unix.WaitStatus, 1)}
 	go w.listen(pipe)
-	go w.leader()
+	if !o.Hold {
+		go w.leader()
+	}
 	timer := time.NewTimer(clockInterval)
 	defer timer.Stop()
 	termed := false

@@ -33,6 +33,9 @@ type job struct {
 	clock    func() time.Duration
 	deadline time.Duration // of the timeout, by clock; 0: none
 	grace    time.Duration
+	hold     bool // the job lasts until its group is gone
+	mark     [2]string
+	since    uint64 // no process of the job is older
 
 	mu        sync.Mutex
 	over      bool  // no signal may be sent any more
@@ -119,12 +122,48 @@ func (j *job) tick() {
 func (j *job) stop(cause Cause) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.over || j.cause != 0 || hasEnded(j.pid) {
+	if j.over || j.cause != 0 || !j.hold && hasEnded(j.pid) {
 		return
 	}
 	j.cause, j.killAt = cause, after(j.clock(), j.grace)
 	j.signal(unix.SIGTERM)
 	j.signal(unix.SIGCONT) // a stopped process acts on SIGTERM only when it goes on
+	if j.mark[0] != "" {
+		go j.askEscaped()
+	}
+}
+
+// askEscaped sends SIGTERM to what has left the group.
+func (j *job) askEscaped() {
+	escaped, _ := j.tree().Members()
+	for _, pid := range escaped {
+		if !j.inGroup(pid) {
+			_ = unix.Kill(pid, unix.SIGTERM)
+		}
+	}
+}
+
+func (j *job) inGroup(pid int) bool {
+	group, err := unix.Getpgid(pid)
+	return err != nil || group == j.pid
+}
+
+func (j *job) tree() Tree {
+	return Tree{Group: procfs.Identity{PID: j.pid}, Mark: j.mark, Since: j.since}
+}
+
+// endEscaped returns when nothing of a stopped job runs any more that has left its group.
+func (j *job) endEscaped() {
+	if j.mark[0] == "" {
+		return
+	}
+	for pause := firstPause; j.clock() < j.killAt; pause = min(2*pause, lastPause) {
+		if left, complete := j.tree().Members(); len(left) == 0 && complete {
+			return
+		}
+		<-time.After(pause)
+	}
+	j.tree().Kill()
 }
 
 func (j *job) stopped() Cause {
@@ -169,10 +208,16 @@ func (j *job) wait(tty *terminal) (unix.WaitStatus, error) {
 			tty.suspend(j.pid, stop)
 		}
 	}
+	if j.hold {
+		for pause := firstPause; j.stopped() == 0 && !j.groupGone(); pause = min(2*pause, lastPause) {
+			<-time.After(pause)
+		}
+	}
 	if j.stopping() {
 		for pause := firstPause; !j.groupGone(); pause = min(2*pause, lastPause) {
 			<-time.After(pause)
 		}
+		j.endEscaped()
 	}
 	j.finish()
 	return j.status, j.reap()

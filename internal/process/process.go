@@ -30,6 +30,13 @@ type Command struct {
 	// Grace is the time between SIGTERM and SIGKILL when the job is stopped; 0 kills at once.
 	Grace time.Duration
 
+	// Mark is a variable of Env, by name and value, that only this job has. When the job is stopped, what has left its group
+	// is found by it, and ended too. Empty: the group is all that is ended.
+	Mark [2]string
+
+	// Hold makes the job last until no process of its group runs any more, and not only its first one.
+	Hold bool
+
 	// Started is called once, right after the fork, with the leader of the job's new process group, so that it can be
 	// noted for whoever has to judge or end the job later. StartTicks is 0 where /proc doesn't tell.
 	//

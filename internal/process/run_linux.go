@@ -15,7 +15,7 @@ import (
 )
 
 // Run starts the job and waits for its end. A job that ends by itself is over when its first process is: what it
-// leaves in the background is left alone, and nothing waits for it.
+// leaves in the background is left alone, and nothing waits for it, unless [Command.Hold] says so.
 //
 // While it runs, SIGTERM, SIGINT, SIGHUP and SIGQUIT sent to this process are forwarded to the job's group; whether to end
 // is up to the job. A signal that this process ignored from its start on (SIGHUP under nohup(1)) stays ignored, here and in
@@ -23,7 +23,7 @@ import (
 // should listen to them before and after, which makes Run faster too.
 //
 // When the timeout passes or ctx is cancelled, the group gets SIGTERM (and SIGCONT, so that stopped processes take
-// notice), and [Command.Grace] later SIGKILL. Run then returns only when no process of the group runs any more, however
+// notice), and [Command.Grace] later SIGKILL. Run then returns only when no process of the group runs any more, nor one with [Command.Mark], however
 // long that takes: one in an uninterruptible sleep can't be killed by anybody, nor one that changed its user, and until
 // they are gone the caller may not give their lock away. After the first reason to stop no other counts; if the job ended
 // by itself in the same moment, it was not stopped.
@@ -85,6 +85,10 @@ func (r runner) supervise(ctx context.Context, c Command, tty *terminal, signals
 		return End{}, err
 	}
 	j := newJob(pid, r.clock, c.Timeout, c.Grace)
+	j.hold, j.mark = c.Hold, c.Mark
+	if self, err := procfs.Self(); err == nil {
+		j.since = self.StartTicks
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan struct{})

@@ -24,7 +24,7 @@ func (s *Store) Heartbeat(ctx context.Context, lease onerun.Lease) (onerun.Beat,
 		r.LeaseExpiresAt = l.expires
 		r.attempts[len(r.attempts)-1].LeaseExpiresAt = l.expires
 	}
-	return onerun.Beat{Now: now}, nil
+	return onerun.Beat{Now: now, Stop: l.stop}, nil
 }
 
 // Finish implements onerun.Claimer.

@@ -125,6 +125,29 @@ func (s *Store) approval(r *record, q onerun.ApprovalRequest, now time.Time) *on
 	return a
 }
 
+// Stop implements onerun.Operator.
+func (s *Store) Stop(ctx context.Context, q onerun.StopRequest) error {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	r := s.runs[q.RunID]
+	if r == nil || r.Namespace != q.Namespace {
+		return fmt.Errorf("run %s: %w", q.RunID, onerun.ErrNotFound)
+	}
+	if !s.rules.Expected(r.Run, q.Expect) {
+		return changed(r.Run)
+	}
+	l := s.lockOf(r.Namespace, r.Lock)
+	if err := onerun.StopAllowed(s.look(r, now), s.over(l, now)); err != nil {
+		return err
+	}
+	l.stop = q.By + ": " + q.Reason
+	s.event(now, onerun.EventStopRequested, r.Run, q.Who, "")
+	return nil
+}
+
 // Pause implements onerun.Operator.
 func (s *Store) Pause(ctx context.Context, q onerun.PauseRequest) error {
 	now, err := s.enter(ctx)

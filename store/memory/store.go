@@ -44,6 +44,7 @@ type lock struct {
 	policy  onerun.Policy
 	run     *record // nil: a claim of the lock alone
 	grant   onerun.Grant
+	stop    string // who wants it stopped, and why
 }
 
 // Option changes a Store.
@@ -94,7 +95,7 @@ func (s *Store) lockOf(namespace string, n onerun.LockName) *lock {
 }
 
 func (s *Store) free(l *lock) {
-	l.lease, l.run, l.grant = onerun.Lease{}, nil, onerun.Grant{}
+	l.lease, l.run, l.grant, l.stop = onerun.Lease{}, nil, onerun.Grant{}, ""
 	l.token = s.rules.ReleaseToken(l.token)
 }
 
