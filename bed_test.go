@@ -174,6 +174,7 @@ type hooks struct {
 	claim  func(context.Context, onerun.Claim) (onerun.Grant, error)
 	beat   func(context.Context, onerun.Lease) (onerun.Beat, error)
 	finish func(context.Context, onerun.Lease, onerun.Outcome) error
+	asked  func(context.Context, onerun.Claim) (*onerun.Refusal, error) // Explain
 }
 
 func (h *hooks) Claim(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
@@ -195,6 +196,13 @@ func (h *hooks) Finish(ctx context.Context, l onerun.Lease, o onerun.Outcome) er
 		return h.finish(ctx, l, o)
 	}
 	return h.Store.Finish(ctx, l, o)
+}
+
+func (h *hooks) Explain(ctx context.Context, c onerun.Claim) (*onerun.Refusal, error) {
+	if h.asked != nil {
+		return h.asked(ctx, c)
+	}
+	return h.Store.Explain(ctx, c)
 }
 
 // down is the error of a store that can't be reached.

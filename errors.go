@@ -127,6 +127,10 @@ type Failure struct {
 	Signal   string // "SIGKILL"
 	Void     bool   // the job was never started, as for want of a process: it costs no retry, and may start again at once
 	Err      error
+
+	// RetryLater leaves the retry to a later start, as Job.RetryLater does: whoever
+	// started the job has been told to stop, say.
+	RetryLater bool
 }
 
 func (f *Failure) Error() string {

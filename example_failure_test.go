@@ -11,13 +11,14 @@ import (
 )
 
 // A job that may be retried twice. Its function says more about a failure than an
-// ordinary error could; the retry belongs to a later call, when it is due.
+// ordinary error could. With RetryLater the retry belongs to a later call, when it is due;
+// without, Do would wait for it and call the function again.
 func ExampleFailure() {
 	ctx, store := context.Background(), memory.New()
 	runner := onerun.NewRunner(store)
 	job := onerun.Job{
 		Name: "import", Partition: "2026-09-15",
-		Policy: onerun.Policy{Retries: 2, BackoffMin: time.Hour},
+		Policy: onerun.Policy{Retries: 2, BackoffMin: time.Hour}, RetryLater: true,
 	}
 
 	err := runner.Do(ctx, job, func(context.Context, *onerun.Owner) error {

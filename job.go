@@ -52,7 +52,7 @@ type Policy struct {
 	TTL        time.Duration // lease; 0: DefaultTTL
 	OnCrash    OnCrash       // "": auto
 	StaleAfter time.Duration // 0: from history, see Run.Stale; only lists and alerts
-	Retries    int           // executions after the first that known failures may have
+	Retries    int           // executions after the first that known failures may have; see Runner.Do
 	BackoffMin time.Duration // wait before the first retry; 0: retry at once
 	BackoffMax time.Duration // bound of the wait, which doubles each time
 	RetryLost  bool          // retry after lease_expired too
@@ -72,6 +72,7 @@ type Job struct {
 	Grace        time.Duration // from asking the work to stop to ending it; 0: DefaultGrace
 	Wait         time.Duration // how long to wait while running or locked; 0 or less: not at all; Forever
 	FinishWait   time.Duration // how long to try recording the end; 0: DefaultFinishWait
+	RetryLater   bool          // leave retries to later starts, instead of waiting for them here
 	WorkerLabel  string
 	VersionLabel string
 	Labels       map[string]string

@@ -25,21 +25,24 @@ const (
 	EventResumed         = "resumed"
 	EventUnlocked        = "unlocked"
 	EventLockDeleted     = "lock_deleted"
+	EventRetryWaiting    = "retry_waiting"    // an attempt failed, and its retry is waited for
+	EventRetrySuperseded = "retry_superseded" // others took the retry that was waited for, or decided about it
+	EventRetryLeft       = "retry_left"       // the store can't be asked; the retry is left to a later start
 )
 
 // Observation is something that happened to a claim, a run or its owner.
 type Observation struct {
 	Event    string
 	At       time.Time
-	Run      Run       // as far as known; for a refusal: what was asked for
+	Run      Run       // as far as known; for a refusal: what was asked for; retry_waiting: with NextRetryAt
 	Lease    Lease     // of the owner; zero for a refusal
 	LockPath string    // the lock file on this host, if there is one
-	Refusal  *Refusal  // skipped
+	Refusal  *Refusal  // skipped; retry_superseded, if a refusal told of it
 	Outcome  *Outcome  // finished, failed
 	Delivery *Delivery // late_outcome
 	PID      int       // started: the job's process, or this one
-	Detail   string    // clock_step: how far; taken_over: the evidence
-	Err      error     // heartbeat_failed, lease_lost, failed
+	Detail   string    // clock_step: how far; taken_over: the evidence; retry_superseded: by whom
+	Err      error     // heartbeat_failed, lease_lost, failed, retry_left
 }
 
 // Observer is told what happens. Observe is called from several goroutines, and on

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// own executes the work under a grant and records its end.
-func (r *Runner) own(ctx context.Context, job Job, grant Grant, sent time.Duration, fn func(context.Context, *Owner) error) error {
+// own executes the work under a grant and records its end. It reports whether that is
+// recorded.
+func (r *Runner) own(ctx context.Context, job Job, grant Grant, sent time.Duration, fn func(context.Context, *Owner) error) (bool, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	k := newKeeper(r, grant, job.Grace, sent, cancel)
 	if err := k.begin(ctx); err != nil {
-		return err
+		return false, err
 	}
 	defer k.end()
 	unwatch := r.watchLock(grant, k)
@@ -95,7 +96,7 @@ func (r *Runner) execute(ctx context.Context, job Job, k *keeper, fn func(contex
 			end.panicked, end.value = true, v
 			return
 		}
-		_ = r.finish(ctx, job, k, broken("the function ended its goroutine (runtime.Goexit)", ""))
+		_, _ = r.finish(ctx, job, k, broken("the function ended its goroutine (runtime.Goexit)", ""))
 	}()
 	if r.inProcess {
 		k.observe(Observation{Event: EventStarted, PID: k.grant.Run.Worker.PID})
@@ -123,7 +124,7 @@ func endingOf(ctx context.Context, err error) ending {
 	f := &Failure{Reason: ReasonExit, Err: err}
 	var own *Failure
 	if errors.As(err, &own) {
-		f.Reason, f.ExitCode, f.Signal, f.Void = own.Reason, own.ExitCode, own.Signal, own.Void
+		f.Reason, f.ExitCode, f.Signal, f.Void, f.RetryLater = own.Reason, own.ExitCode, own.Signal, own.Void, own.RetryLater
 		setDefault(&f.Reason, ReasonExit)
 	}
 	// What asking to stop looks like from inside is an exit or a signal; any other
@@ -146,12 +147,13 @@ func endingOf(ctx context.Context, err error) ending {
 }
 
 // finish records the outcome and says how it all ended. The lease is renewed until
-// it is recorded, or given up.
-func (r *Runner) finish(ctx context.Context, job Job, k *keeper, end ending) error {
+// it is recorded, or given up; the first result says which.
+func (r *Runner) finish(ctx context.Context, job Job, k *keeper, end ending) (recorded bool, err error) {
 	out, failure := end.outcome, end.failure
 	out.Error = r.redact(out.Error)
 	out.FinishedAt = r.clock.Now()
-	err := r.record(ctx, k.grant, out, job.FinishWait)
+	err = r.record(ctx, k.grant, out, job.FinishWait)
+	recorded = err == nil
 	k.end()
 	seen := Observation{Event: EventFinished, Outcome: &out, Err: failure}
 	if out.Status == Failed {
@@ -170,7 +172,7 @@ func (r *Runner) finish(ctx context.Context, job Job, k *keeper, end ending) err
 		err = failure
 	}
 	k.observe(seen)
-	return err
+	return recorded, err
 }
 
 // both joins what became of the lease and of the job, on one line.

@@ -25,7 +25,13 @@ import (
 //	finishing  the outcome is known, and is being recorded; the lease is still
 //	           renewed. Death: the store has the outcome, or a note of it (where the
 //	           store keeps notes), or judges as executing.
-//	ended      recorded, or given up after FinishWait.
+//	waiting    for the retry of an attempt whose failure is recorded. Nothing is held
+//	           or kept but what is recorded: the run is FAILED with the time of its
+//	           retry. Death: any start may take the attempt when it is due; this
+//	           process is not missed. From here it goes on with asking, for a new
+//	           owner id.
+//	ended      recorded, or given up after FinishWait; or the wait for a retry is over
+//	           because there is none left, others took it, or it may not start.
 type Runner struct {
 	store        Store
 	clock        Clock
@@ -128,6 +134,14 @@ func (o *Owner) NoteStart() error {
 // *NotRecordedError when the store could not be told; the cause of ctx's end when it
 // ended while Do waited; else an error of the store. A *Refusal that fn itself got,
 // from a claim inside the job, is never found in what Do returns.
+//
+// With Policy.Retries, Do waits after a failure for the time of the next attempt, and
+// calls fn again for it, until it succeeds or no retry is left; what it returns is how
+// the last attempt ended here. Nothing is held while it waits, so any other start may
+// take the due attempt: Do then returns the failure that it has, as it does when ctx
+// ends, when the attempt may not start (the job is paused, say), or when the store
+// can't be asked. fn that panics is not called again. Job.RetryLater leaves retries to
+// later starts.
 func (r *Runner) Do(ctx context.Context, job Job, fn func(ctx context.Context, o *Owner) error) error {
 	job, c, err := r.prepare(job)
 	if err != nil {
@@ -142,9 +156,17 @@ func (r *Runner) Do(ctx context.Context, job Job, fn func(ctx context.Context, o
 		}
 		return err
 	}
-	r.observeClosed(grant.TakenOver, grant.Delivered, grant)
-	r.observe(Observation{Event: EventClaimed, At: grant.At, Run: grant.Run, Lease: grant.Lease, LockPath: grant.LockPath})
-	return r.own(ctx, job, grant, sent, fn)
+	retries := r.retry(job, c)
+	for again := true; again; {
+		r.observeClosed(grant.TakenOver, grant.Delivered, grant)
+		r.observe(Observation{Event: EventClaimed, At: grant.At, Run: grant.Run, Lease: grant.Lease, LockPath: grant.LockPath})
+		var recorded bool
+		recorded, err = r.own(ctx, job, grant, sent, fn)
+		if again = recorded && err != nil; again {
+			sent, grant, again = retries.next(ctx, grant, err)
+		}
+	}
+	return err
 }
 
 // WithLock executes fn while holding the named lock and nothing else: no run is
