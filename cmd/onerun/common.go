@@ -105,6 +105,30 @@ func (w waiting) String() string {
 	return time.Duration(w).String()
 }
 
+// backoff is the least and the greatest wait before a retry.
+type backoff struct{ least, most duration }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *backoff) UnmarshalText(text []byte) error {
+	least, most, two := strings.Cut(string(text), "..")
+	if !two {
+		most = least
+	}
+	var v backoff
+	if v.least.UnmarshalText([]byte(least)) != nil || v.most.UnmarshalText([]byte(most)) != nil {
+		return fmt.Errorf("%q is no backoff; write MIN..MAX, for example 10s..10m, or one duration", text)
+	}
+	if v.least > v.most {
+		return fmt.Errorf("the backoff %q ends before it begins; write the shorter wait first", text)
+	}
+	*b = v
+	return nil
+}
+
+func (b backoff) String() string {
+	return time.Duration(b.least).String() + ".." + time.Duration(b.most).String()
+}
+
 // place is the store that a command works on.
 type place struct {
 	url     string

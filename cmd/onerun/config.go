@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -311,8 +312,7 @@ var later = map[string]string{
 	"overlap": "there is no scheduler in this version", "jitter": "there is no scheduler in this version",
 	"start_by": "there is no scheduler in this version", "finish_by": "there is no scheduler in this version",
 	"dst": "there is no scheduler in this version", "notify": "this version tells nobody", "notify_on": "this version tells nobody",
-	"ping": "this version tells nobody", "retries": "this version has no retries", "backoff": "this version has no retries",
-	"retry_later": "this version has no retries", "retry_lost": "this version has no retries",
+	"ping": "this version tells nobody",
 }
 
 // schema is what the file may hold: the flags of every command, and of run.
@@ -377,6 +377,12 @@ var checks = map[string]func(text string) error{
 	"label": func(s string) error {
 		if strings.HasPrefix(s, "=") {
 			return errors.New("a label needs a name")
+		}
+		return nil
+	},
+	"retries": func(s string) error {
+		if n, err := strconv.Atoi(s); err != nil || n < 0 {
+			return fmt.Errorf("%q is no number of retries; use 0 or more", s)
 		}
 		return nil
 	},

@@ -68,6 +68,14 @@ func (x *execution) guard(o *onerun.Owner, group procfs.Identity) {
 	x.guarding = process.NewGuarding(order, "/proc/self/exe", []string{guardName, o.Run().Name()}, files)
 }
 
+// releaseGuard says that nothing is left to be guarded.
+func (x *execution) releaseGuard() {
+	if x.guarding != nil {
+		x.guarding.End()
+		x.guarding = nil
+	}
+}
+
 // absoluteStore is the URL of a local store for a process in another directory.
 func absoluteStore(url string, s *sqlite.Store) string {
 	_, query, ok := strings.Cut(url, "?")

@@ -84,6 +84,7 @@ var levels = map[string]slog.Level{
 	onerun.EventTakenOver:       slog.LevelWarn,
 	onerun.EventLateOutcome:     slog.LevelWarn,
 	onerun.EventLockDeleted:     slog.LevelWarn,
+	onerun.EventRetryLeft:       slog.LevelWarn,
 	eventPrivateStore:           slog.LevelWarn,
 }
 
@@ -112,7 +113,8 @@ func (l *logger) Observe(o onerun.Observation) {
 	level := levelOf(o)
 	// Equal skips are logged at counts 1, 2, 4, 8 …: a flood must not drown the log.
 	// Whoever types a start wants to know why it does nothing, however often it is typed.
-	if r := o.Refusal; level < l.level || r != nil && r.Count&(r.Count-1) != 0 && (l.file != nil || !isTerminal(2)) {
+	r := o.Refusal
+	if level < l.level || o.Event == onerun.EventSkipped && r != nil && r.Count > 0 && r.Count&(r.Count-1) != 0 && (l.file != nil || !isTerminal(2)) {
 		return
 	}
 	l.said = l.said || o.Err != nil && l.file == nil
@@ -216,6 +218,9 @@ func (l *logger) fields(o onerun.Observation) []slog.Attr {
 		if x.Reason.Blocked() { // somebody has to do something: say what
 			str("next", *explain(l.env, onerun.Claim{Namespace: r.Namespace, Job: r.Job, Partition: r.Partition, Lock: r.Lock}, x).Next)
 		}
+	}
+	if o.Event == onerun.EventRetryWaiting {
+		at("next_retry_at", r.NextRetryAt)
 	}
 	if o.Lease.Token > 0 && o.Event != onerun.EventTakenOver {
 		f = append(f, slog.Int64("token", o.Lease.Token))

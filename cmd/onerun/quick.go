@@ -227,6 +227,8 @@ func textOf(v reflect.Value) string {
 		return time.Duration(x).String()
 	case waiting:
 		return x.String()
+	case backoff:
+		return x.String()
 	}
 	return fmt.Sprint(v.Interface())
 }

@@ -23,7 +23,7 @@ func TestQuickly(t *testing.T) {
 		"--scope", "key", "job", "--scope=elsewhere", "--lock", "L", "--lock-mode", "create", "--ttl", "90", "-E", "75", "--skip-code=3", "--blocked-code",
 		"--label", "a=b", "--on-crash", "manual", "-c", "a | b", "--timeout=1m", "--grace", "bad", "--store", "sqlite:x", "--namespace", "staging", "--log-format=json",
 		"--log-level", "info", "--help", "--no-such", "-x", "", "-", "--version-label", "v1", "--finish-wait", "0", "--lock-dir", "/x", "--stale-after", "1h30m",
-		"--conflict-code", "-9", "--store-timeout", "1s", "--if-unavailable", "skip", "--par", "--no-wait", "--no-wait=false", "--log-paths", "short",
+		"--conflict-code", "-9", "--store-timeout", "1s", "--if-unavailable", "skip", "--par", "--retries", "3", "--retries=-1", "--backoff", "1s..2m", "--backoff=5s", "2m..1s", "--retry-later", "--retry-lost", "--no-wait", "--no-wait=false", "--log-paths", "short",
 	}
 	accepted := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -57,6 +57,7 @@ func TestQuicklyUsual(t *testing.T) {
 		{"run", "daily-settlement", "--date", "yesterday", "--tz", "Asia/Seoul", "--on-crash", "manual", "--timeout", "2h", "./settle", "--all"},
 		{"run", "--store", "sqlite:/x", "J", "-w", "30s", "--scope", "key", "--period=hour", "--", "sh", "-c", "exit 3"},
 		{"run", "J", "-c", "a | b"},
+		{"run", "J", "--partition", "P", "--retries", "3", "--backoff", "10s..10m", "--retry-later", "--", "true"},
 		{"lock", "-n", "N", "--", "true"},
 	} {
 		if !quickly(line[1:], &env{}, lookup(line[0]).make()) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -95,6 +96,10 @@ type policyFlags struct {
 	NoWait       bool              `short:"n" help:"Don't wait (the default)."`
 	FinishWait   duration          `default:"30s" placeholder:"D" help:"How long to try recording the end (30s)."`
 	OnCrash      string            `enum:"auto,manual" default:"auto" placeholder:"auto|manual" help:"What the next start does with a run whose owner died: close it as FAILED, or leave it to a person."`
+	Retries      int               `default:"0" placeholder:"N" help:"Execute it up to N times more after known failures (0)."`
+	Backoff      backoff           `default:"10s..10m" placeholder:"MIN..MAX" help:"Wait before a retry: MIN, doubled each time up to MAX (10s..10m)."`
+	RetryLater   bool              `help:"Leave a due retry to a later start, instead of waiting for it here."`
+	RetryLost    bool              `help:"Retry after an unknown outcome too: a lease that ran out."`
 	StaleAfter   duration          `placeholder:"D" help:"List the run as stale after D (twice the longest of the last 50 successes, at least 10m)."`
 	Rerun        string            `enum:"one-person,two-person" default:"one-person" placeholder:"one-person|two-person" help:"How many people a rerun needs (one-person)."`
 	Label        map[string]string `sep:"none" mapsep:"none" placeholder:"K=V" help:"Kept with the run; may be repeated."`
@@ -120,7 +125,11 @@ func (runCmd) Help() string {
 	return `The run's key is JOB:PARTITION; the partition comes from --date, --period or --partition. A key that SUCCEEDED is
 not executed again. Without a partition the run is unkeyed, and only excluded from running beside itself.
 
-A start that is refused is a skip: it is counted in the ledger, and executes nothing.`
+A start that is refused is a skip: it is counted in the ledger, and executes nothing.
+
+With --retries a start waits for the retry of what failed, holding no lock: the key is FAILED with a time meanwhile, and
+any start may take the retry when it is due. 126 and 127 are not retried. --timeout is for each attempt; the exit code is
+the last attempt's. The retry of an unkeyed job is a run of its own, with the label retry_of.`
 }
 
 func (c *runCmd) run(ctx context.Context, e *env) error {
@@ -188,6 +197,9 @@ func (c *runCmd) job(e *env) (onerun.Job, error) {
 	if ttl := time.Duration(c.TTL); ttl < onerun.MinTTL || ttl > onerun.MaxTTL {
 		return onerun.Job{}, usage("--ttl %s is out of range; use 1s to 24h", ttl)
 	}
+	if c.Retries < 0 {
+		return onerun.Job{}, usage("--retries %d can't be; use 0 or more", c.Retries)
+	}
 	wait := time.Duration(0)
 	if c.Wait != nil {
 		if c.NoWait {
@@ -201,8 +213,9 @@ func (c *runCmd) job(e *env) (onerun.Job, error) {
 		Policy: onerun.Policy{
 			TTL: time.Duration(c.TTL), OnCrash: onerun.OnCrash(c.OnCrash), StaleAfter: time.Duration(c.StaleAfter),
 			TwoPeople: c.Rerun == "two-person",
+			Retries:   c.Retries, BackoffMin: time.Duration(c.Backoff.least), BackoffMax: time.Duration(c.Backoff.most), RetryLost: c.RetryLost,
 		},
-		Grace: time.Duration(c.Grace), Wait: wait, FinishWait: max(1, time.Duration(c.FinishWait)),
+		Grace: time.Duration(c.Grace), Wait: wait, FinishWait: max(1, time.Duration(c.FinishWait)), RetryLater: c.RetryLater,
 		WorkerLabel: e.redacted(string(c.WorkerLabel)), VersionLabel: e.redacted(string(c.VersionLabel)), Labels: redactedLabels(e, c.Label),
 	}, nil
 }
@@ -236,25 +249,39 @@ type execution struct {
 	tmpDir         string            // ONERUN_TMPDIR; "" if it could not be made
 	status         int
 	signals        *signals
+	wake           func() // ends a wait for a retry
 	log            *logger
 }
 
-// do claims, executes and records.
+// do claims, executes and records, as often as there are retries to wait for. A signal
+// that comes during such a wait ends it, and then this process.
 func (x *execution) do(ctx context.Context, s onerun.Store, job onerun.Job) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	x.signals, x.wake = heedSignals(), cancel
+	err := x.carry(ctx, s, job)
+	switch sig := x.signals.cutShort(); sig {
+	case 0:
+		return err
+	case syscall.SIGQUIT: // whose default, in Go, is to print every goroutine
+		return &statusError{status: 128 + int(sig)}
+	default:
+		return dieOf(sig)
+	}
+}
+
+func (x *execution) carry(ctx context.Context, s onerun.Store, job onerun.Job) error {
 	var err error
 	x.store, x.finishWait = s, job.FinishWait
-	x.signals = heedSignals()
 	if x.log, err = newLogger(x.env, x.place, x.signals.ready); err != nil {
 		return err
 	}
 	defer x.log.close()
 	x.log.worker = job.WorkerLabel
 	x.tellPrivate(s)
-	r := onerun.NewRunner(s, onerun.WithProcess(), onerun.WithObserver(x.log), onerun.WithStoreTimeout(time.Duration(x.StoreTimeout)), onerun.WithRedaction(x.redacted))
+	r := onerun.NewRunner(s, onerun.WithProcess(), onerun.WithObserver(x), onerun.WithStoreTimeout(time.Duration(x.StoreTimeout)), onerun.WithRedaction(x.redacted))
 	err = r.Do(ctx, job, x.execute)
-	if x.guarding != nil {
-		x.guarding.End()
-	}
+	x.releaseGuard()
 
 	var failure *onerun.Failure
 	var unrecorded *onerun.NotRecordedError
@@ -273,6 +300,17 @@ func (x *execution) do(ctx context.Context, s onerun.Store, job onerun.Job) erro
 		return &statusError{status: x.status, cause: x.told(failure)}
 	}
 	return err
+}
+
+// Observe implements onerun.Observer.
+func (x *execution) Observe(o onerun.Observation) {
+	x.log.Observe(o)
+	if o.Outcome != nil { // the attempt is recorded, or given up: the next one has a guard of its own
+		x.releaseGuard()
+	}
+	if o.Event == onerun.EventRetryWaiting {
+		x.signals.rest(x.wake)
+	}
 }
 
 // told is what is to be said of a failed job: nothing if it spoke for itself.
@@ -294,13 +332,16 @@ func (x *execution) unsaid(err error) error {
 
 // execute starts the job's process and waits for it.
 func (x *execution) execute(ctx context.Context, o *onerun.Owner) error {
+	x.status = 0
 	path, err := process.LookPath(x.argv[0], os.Getenv("PATH"))
 	if err != nil {
 		return x.failedStart(err)
 	}
 	x.makeTmpDir()
 	defer x.removeTmpDir()
-	x.signals.hold()
+	if !x.signals.hold() {
+		return &onerun.Failure{Reason: onerun.ReasonCanceled, Void: true, Err: errors.New("the retry was not started: told to stop by a signal")}
+	}
 	if err := o.NoteStart(); err != nil {
 		return &onerun.Failure{Reason: onerun.ReasonCanceled, Void: true, Err: fmt.Errorf("the job was not started: %w", err)}
 	}
@@ -326,6 +367,8 @@ func (x *execution) execute(ctx context.Context, o *onerun.Owner) error {
 		return &onerun.Failure{Reason: onerun.ReasonCanceled, ExitCode: &end.ExitCode, Err: err}
 	}
 	f := &onerun.Failure{ExitCode: &end.ExitCode}
+	// On a terminal Ctrl-C reaches the job alone, but whoever presses it means onerun too.
+	f.RetryLater = end.Signal == unix.SIGINT || end.Signal == unix.SIGQUIT
 	if end.Signal != 0 {
 		f.Signal = unix.SignalName(end.Signal)
 	}

@@ -14,6 +14,7 @@ const (
 	asking  phase = iota // nothing runs yet: a signal ends this process, as it would any other
 	forking              // the job is being started: a signal is kept for it
 	running              // package process passes signals on; while the end is recorded, they are held off
+	resting              // the retry of what failed is waited for: a signal ends the wait, and then this process
 )
 
 // signals keeps TERM, INT, HUP and QUIT from ending this process once it has a job to
@@ -24,6 +25,9 @@ type signals struct {
 	mu    sync.Mutex
 	phase phase
 	kept  []syscall.Signal
+	late  bool           // one came when there was a job already
+	wake  func()         // ends a wait for a retry
+	cut   syscall.Signal // the one that did
 }
 
 func heedSignals() *signals {
@@ -57,19 +61,36 @@ func (s *signals) take(sig syscall.Signal) {
 	defer s.mu.Unlock()
 	switch s.phase {
 	case asking:
-		signal.Reset(sig)
-		_ = syscall.Kill(os.Getpid(), sig)
+		_ = dieOf(sig)
 	case forking:
-		s.kept = append(s.kept, sig)
+		s.kept, s.late = append(s.kept, sig), true
+	case running:
+		s.late = true
+	case resting:
+		if s.cut != 0 { // whatever keeps it from ending
+			_ = dieOf(sig)
+		}
+		s.cut = sig
+		s.wake()
 	}
 }
 
-// hold begins to keep signals for the job that is about to be started.
-func (s *signals) hold() {
+// dieOf ends this process by a signal, as if nobody had listened. Its error is for one
+// that takes a moment to arrive.
+func dieOf(sig syscall.Signal) error {
+	signal.Reset(sig)
+	_ = syscall.Kill(os.Getpid(), sig)
+	return &statusError{status: 128 + int(sig)}
+}
+
+// hold begins to keep signals for the job that is about to be started. It reports
+// whether it may be: one that came during the wait for a retry ends that wait.
+func (s *signals) hold() bool {
 	<-s.ready
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.phase = forking
+	s.phase, s.kept = forking, nil
+	return s.cut == 0
 }
 
 // started passes on what came while the job was being started. What came late in that
@@ -81,4 +102,23 @@ func (s *signals) started(group int) {
 	for _, sig := range s.kept {
 		_ = syscall.Kill(-group, sig)
 	}
+}
+
+// rest is the beginning of a wait for a retry, which wake ends. What came while there was
+// a job, or its end was recorded, ends it too, but with the job's own exit code: whoever
+// sent it wants an end, and no further beginning.
+func (s *signals) rest(wake func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase, s.wake = resting, wake
+	if s.late {
+		wake()
+	}
+}
+
+// cutShort is the signal that ended a wait for a retry; 0 if none did.
+func (s *signals) cutShort() syscall.Signal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cut
 }
