@@ -68,10 +68,14 @@ func (x *execution) guard(o *onerun.Owner, group procfs.Identity) {
 	x.guarding = process.NewGuarding(order, "/proc/self/exe", []string{guardName, o.Run().Name()}, files)
 }
 
-// releaseGuard says that nothing is left to be guarded.
-func (x *execution) releaseGuard() {
+// releaseGuard says that nothing is left to be guarded. Where the end waits to be recorded,
+// whoever comes next needs the lock for that, which the guard still shares.
+func (x *execution) releaseGuard(waits bool) {
 	if x.guarding != nil {
 		x.guarding.End()
+		if waits {
+			x.guarding.Gone(time.Second)
+		}
 		x.guarding = nil
 	}
 }

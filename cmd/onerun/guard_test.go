@@ -130,7 +130,9 @@ func (b *bed) holdDatabase(t *testing.T) (release func()) {
 	if _, err := io.WriteString(in, "PRAGMA busy_timeout = 60000;\nBEGIN IMMEDIATE;\nSELECT 'held';\n"); err != nil {
 		t.Fatal(err)
 	}
-	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "held"; {
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "held" {
+		continue
 	}
 	return func() {
 		_, _ = io.WriteString(in, "ROLLBACK;\n")

@@ -281,7 +281,7 @@ func (x *execution) carry(ctx context.Context, s onerun.Store, job onerun.Job) e
 	x.tellPrivate(s)
 	r := onerun.NewRunner(s, onerun.WithProcess(), onerun.WithObserver(x), onerun.WithStoreTimeout(time.Duration(x.StoreTimeout)), onerun.WithRedaction(x.redacted))
 	err = r.Do(ctx, job, x.execute)
-	x.releaseGuard()
+	x.releaseGuard(false)
 
 	var failure *onerun.Failure
 	var unrecorded *onerun.NotRecordedError
@@ -306,7 +306,7 @@ func (x *execution) carry(ctx context.Context, s onerun.Store, job onerun.Job) e
 func (x *execution) Observe(o onerun.Observation) {
 	x.log.Observe(o)
 	if o.Outcome != nil { // the attempt is recorded, or given up: the next one has a guard of its own
-		x.releaseGuard()
+		x.releaseGuard(errors.As(o.Err, new(*onerun.NotRecordedError)))
 	}
 	if o.Event == onerun.EventRetryWaiting {
 		x.signals.rest(x.wake)

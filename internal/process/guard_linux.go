@@ -180,6 +180,7 @@ type Guarding struct {
 	pipe  *os.File // our end
 	over  bool
 	pause time.Duration
+	gone  chan struct{} // closed when the present guard is; nil: there is none
 }
 
 // GuardFrom is the first descriptor of a guard that is the lock's; 3 is the pipe.
@@ -206,7 +207,8 @@ func (g *Guarding) start() {
 	}
 	pid, err := g.fork()
 	if err == nil {
-		go g.wait(pid)
+		g.gone = make(chan struct{})
+		go g.wait(pid, g.gone)
 		return
 	}
 	g.later() // the machine's bad hour; the wrapper does all that it can without
@@ -219,7 +221,8 @@ func (g *Guarding) later() {
 }
 
 // wait waits for one guard, by its own number, and has it replaced.
-func (g *Guarding) wait(pid int) {
+func (g *Guarding) wait(pid int, gone chan struct{}) {
+	defer close(gone)
 	var status unix.WaitStatus
 	for {
 		if _, err := unix.Wait4(pid, &status, 0, nil); !errors.Is(err, unix.EINTR) {
@@ -245,6 +248,21 @@ func (g *Guarding) End() {
 	if g.pipe != nil {
 		_, _ = g.pipe.WriteString(endLine) // a guard that is gone needs no word
 		_ = g.pipe.Close()
+	}
+}
+
+// Gone waits, after End, until the guard is: where the lock wasn't freed, because the end
+// could not be recorded, it is free for others from then on.
+func (g *Guarding) Gone(limit time.Duration) {
+	g.mu.Lock()
+	gone := g.gone
+	g.mu.Unlock()
+	if gone == nil {
+		return
+	}
+	select {
+	case <-gone:
+	case <-time.After(limit):
 	}
 }
 

@@ -164,7 +164,7 @@ for pair in "env:member 4711" "member 4711:env" "member 4712:member 4711"; do
 	left=$(cat "$DIR/tmp/pid")
 	job=$(ps -o pgid= -p "$left" | tr -d ' ')
 	real=$(ps -o ppid= -p "$job" | tr -d ' ')
-	kill -9 "$real" && wait $wrapper 2>/dev/null || :
+	both "$real" && wait $wrapper 2>/dev/null || :
 	waitfor gone "$real"
 	exits 75 $two onerun run lives-$died --date 2026-09-15 -E 75 --log-level info -- touch "$DIR/tmp/ran"
 	says "reason=running.*$left"

@@ -26,6 +26,12 @@ fails() {
 says() { grep -q -e "$1" "$DIR/err" || die "said: $(cat "$DIR/err"), want $1"; }
 prints() { grep -q -e "$1" "$DIR/out" || die "printed: $(cat "$DIR/out"), want $1"; }
 
+# both WRAPPER: kill -9 of a wrapper and its guard, so that nobody ends what it started.
+both() {
+	until pgrep -P "$1" -x onerun-guard >/dev/null; do sleep 0.01; done
+	kill -9 $(pgrep -P "$1" -x onerun-guard) "$1"
+}
+
 # tmpfs DIRECTORY SIZE: an own file system.
 tmpfs() { mkdir -p "$1"; mount -t tmpfs -o "size=$2,mode=0755" onerun-test "$1"; }
 

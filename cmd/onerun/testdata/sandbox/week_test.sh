@@ -187,13 +187,13 @@ exits 0 person tester onerun run daily-settlement --date 2026-09-16
 exits 0 onerun show daily-settlement:2026-09-16 --json
 prints '"status": "SUCCEEDED"'
 prints '"attempt": 1,'
-# 3 o'clock: the report's wrapper alone is killed; what it started works on.
+# 3 o'clock: the report's wrapper and its guard are killed; what they started works on.
 due report 2026-09-16 SUCCEEDED
 night report 2026-09-16 "$leave"
 cron 2026-09-17T03:00 &
 crons=$!
 up
-kill -9 "$wrapper"
+both "$wrapper"
 wait $crons
 for _ in $(seq 20); do exits 75 person tester onerun run report --date 2026-09-16 -E 75; done
 exits 0 onerun show report:2026-09-16 --json
