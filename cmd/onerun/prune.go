@@ -152,7 +152,7 @@ type pruning struct {
 
 // How long a step may last, and the least and the most that one removes.
 const (
-	pruneTime  = 25 * time.Millisecond
+	pruneTime  = 10 * time.Millisecond
 	pruneLeast = 10
 	pruneMost  = 2000
 )
