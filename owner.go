@@ -85,6 +85,8 @@ type ending struct {
 // runtime.Goexit nobody would come back to record that, so it is recorded here.
 func (r *Runner) execute(ctx context.Context, job Job, k *keeper, fn func(context.Context, *Owner) error) (end ending) {
 	returned := false
+	o := &Owner{r: r, grant: k.grant}
+	defer func() { end.outcome.Output = o.output }() // however it ends
 	defer func() {
 		k.ended.Store(true)
 		if returned {
@@ -96,12 +98,14 @@ func (r *Runner) execute(ctx context.Context, job Job, k *keeper, fn func(contex
 			end.panicked, end.value = true, v
 			return
 		}
-		_, _ = r.finish(ctx, job, k, broken("the function ended its goroutine (runtime.Goexit)", ""))
+		gone := broken("the function ended its goroutine (runtime.Goexit)", "")
+		gone.outcome.Output = o.output
+		_, _ = r.finish(ctx, job, k, gone)
 	}()
 	if r.inProcess {
 		k.observe(Observation{Event: EventStarted, PID: k.grant.Run.Worker.PID})
 	}
-	err := fn(ctx, &Owner{r: r, grant: k.grant})
+	err := fn(ctx, o)
 	end = endingOf(ctx, err) // within reach of recover: it calls the error's methods
 	returned = true
 	return end

@@ -167,6 +167,7 @@ type Outcome struct {
 	Failed     *int64
 	FinishedAt time.Time // by the worker's clock; zero: the store's time of recording
 	Void       bool      // FAILED before the job was started: it costs no retry, and the key may start again at once
+	Output     *Output   // what it printed; nil: nothing, or it is not kept
 }
 
 // MaxError is the greatest length of a recorded error, in characters.

@@ -93,8 +93,16 @@ func NewRunner(store Store, opts ...Option) *Runner {
 
 // Owner is what the work gets to know about itself while it runs.
 type Owner struct {
-	r     *Runner
-	grant Grant
+	r      *Runner
+	grant  Grant
+	output *Output
+}
+
+// KeepOutput hands over what the work printed, to be recorded with its end. The last one
+// counts.
+func (o *Owner) KeepOutput(out Output) {
+	out.Text = o.r.redact(out.Text)
+	o.output = &out
 }
 
 // Run is the run as it was recorded at the claim.

@@ -50,7 +50,8 @@ type Claimer interface {
 
 	// Finish records the end of the lease's attempt and frees the lock. The same
 	// outcome again is no error (a lost reply). For a claim of the lock alone, it
-	// frees the lock and takes no notice of the outcome.
+	// frees the lock and takes no notice of the outcome. The outcome's Output is kept in
+	// the same step; where that can't be (no room, say), the end is recorded without it.
 	//
 	// Errors: ErrLost when the attempt was closed by somebody else or vanished;
 	// then nothing is changed.
@@ -66,7 +67,8 @@ type Claimer interface {
 	//	else                            kept beside the attempt; the run is unchanged,
 	//	                                and its work may have been done twice
 	//
-	// All but the second are journalled as late_outcome.
+	// All but the second are journalled as late_outcome. An Output is kept by the first
+	// and the third.
 	//
 	// Errors: ErrLost when there is no such attempt of that owner.
 	Deliver(ctx context.Context, l Lease, o Outcome) (Delivery, error)
@@ -92,6 +94,12 @@ type Ledger interface {
 	// Decisions lists what people decided about a job as a whole (paused, resumed,
 	// pruned), or about a lock of that name (unlocked), oldest first.
 	Decisions(ctx context.Context, namespace, job string) ([]Event, error)
+
+	// Output gives what an attempt printed, as its Outcome had it, in the form of
+	// Output.Cleaned. It goes when its run is pruned.
+	//
+	// Errors: ErrNotFound when nothing is kept.
+	Output(ctx context.Context, namespace, runID string, attempt int) (Output, error)
 
 	// Jobs lists jobs with a state of their own (paused).
 	Jobs(ctx context.Context, namespace string) ([]JobState, error)

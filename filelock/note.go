@@ -94,11 +94,19 @@ type Left struct {
 	Outcome Outcome `json:"outcome"`
 }
 
-// NewOutcome takes an outcome as the ledger knows it.
-func NewOutcome(o onerun.Outcome) Outcome { return Outcome(o) }
+// NewOutcome takes an outcome as the ledger knows it. What the work printed has no room
+// here.
+func NewOutcome(o onerun.Outcome) Outcome {
+	return Outcome{o.Status, o.Reason, o.ExitCode, o.Signal, o.Error, o.Processed, o.Failed, o.FinishedAt, o.Void}
+}
 
 // Outcome gives it back as the ledger knows it.
-func (o Outcome) Outcome() onerun.Outcome { return onerun.Outcome(o) }
+func (o Outcome) Outcome() onerun.Outcome {
+	return onerun.Outcome{
+		Status: o.Status, Reason: o.Reason, ExitCode: o.ExitCode, Signal: o.Signal, Error: o.Error,
+		Processed: o.Processed, Failed: o.Failed, FinishedAt: o.FinishedAt, Void: o.Void,
+	}
+}
 
 // LockName is the lock that the note is about; of kind key without its partition.
 func (n Note) LockName() onerun.LockName { return onerun.LockName(n.Kind + "/" + n.Name) }

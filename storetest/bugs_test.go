@@ -30,7 +30,7 @@ type bug struct {
 func TestSeededBugs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, b := range slices.Concat(raceBugs(), ownerBugs(), tableBugs(), nameBugs(), operatorBugs(), ledgerBugs(), stopBugs(),
-		deliveryBugs(), pruneBugs(), twoPeopleBugs(), staleBugs()) {
+		deliveryBugs(), outputBugs(), pruneBugs(), twoPeopleBugs(), staleBugs()) {
 		if seen[b.name] {
 			t.Errorf("two bugs are called %q", b.name)
 		}

@@ -67,7 +67,7 @@ func Cases(h Harness) []Case {
 	for _, topic := range [][]check{
 		rowCases(), orderCases(), approvalCases(), twoPeopleCases(), transitionCases(), deliveryCases(), tokenCases(), replyCases(),
 		leaseCases(), crashPolicyCases(), lockCases(), retryCases(), pauseCases(), stopCases(), resolveCases(),
-		skipCases(), namespaceCases(), readCases(), keptCases(), pruneCases(), forgetCases(), malformedCases(), contentionCases(), crashCases(),
+		skipCases(), namespaceCases(), readCases(), keptCases(), outputCases(), pruneCases(), forgetCases(), malformedCases(), contentionCases(), crashCases(),
 		nameCases(), // last, since they leave the most names behind, for every listing to look at
 	} {
 		for _, c := range topic {

@@ -31,6 +31,7 @@ type backfillCmd struct {
 	scopeFlags
 	lockFlags
 	execFlags
+	outputFlags
 	policyFlags
 	Command []string `arg:"" optional:"" passthrough:"partial" help:"What to execute; it gets its date as ONERUN_BUSINESS_DATE and ONERUN_PARTITION."`
 }
@@ -116,11 +117,11 @@ func (c *backfillCmd) plan(ctx context.Context, e *env) (*backfill, error) {
 		c.Wait = &forever
 	}
 	b.args = []string{"run", "--skip-code=0", fmt.Sprintf("--blocked-code=%d", exitBlocked)} // whatever the file says
-	for _, flags := range []any{&e.common, &c.scopeFlags, &c.lockFlags, &c.execFlags, &c.policyFlags} {
+	for _, flags := range []any{&e.common, &c.scopeFlags, &c.lockFlags, &c.execFlags, &c.outputFlags, &c.policyFlags} {
 		b.args = append(b.args, argumentsOf(flags, e.given)...)
 	}
 	if len(b.partitions) > 0 { // what a start would refuse is refused before the first one
-		first := runCmd{Job: c.Job, slotFlags: slotFlags{Partition: word(b.partitions[0])}, scopeFlags: c.scopeFlags, lockFlags: c.lockFlags, execFlags: c.execFlags, policyFlags: c.policyFlags}
+		first := runCmd{Job: c.Job, slotFlags: slotFlags{Partition: word(b.partitions[0])}, scopeFlags: c.scopeFlags, lockFlags: c.lockFlags, execFlags: c.execFlags, outputFlags: c.outputFlags, policyFlags: c.policyFlags}
 		if _, err := first.job(e); err != nil {
 			return nil, err
 		}

@@ -50,6 +50,7 @@ var commands = []entry{
 	{"locks", "Show every lock and its holder.", func() command { return &locksCmd{} }},
 	{"history", "List runs, newest first.", func() command { return &historyCmd{} }},
 	{"show", "Show one run: every attempt, skip, approval and event.", func() command { return &showCmd{} }},
+	{"logs", "Print what a run printed, as far as it is kept.", func() command { return &logsCmd{} }},
 	{"explain", "Say whether a job would run now, and if not why, and what to do.", func() command { return &explainCmd{} }},
 	{"stale", "List suspects, oldest first, with the evidence.", func() command { return &staleCmd{} }},
 	{"resolve", "Close a run by decision.", func() command { return &resolveCmd{} }},

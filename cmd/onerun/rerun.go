@@ -16,6 +16,7 @@ type rerunCmd struct {
 	Request bool `help:"Only ask for it: another person approves it, with onerun approve KEY."`
 	lockFlags
 	execFlags
+	outputFlags
 	Command []string `arg:"" optional:"" passthrough:"partial" help:"What to execute, here and now."`
 }
 
@@ -128,7 +129,7 @@ func (d *desk) approve(ctx context.Context, run onerun.Run, step onerun.Approval
 
 // now is the approved start, made here.
 func (c *rerunCmd) now(ctx context.Context, e *env, d *desk, run onerun.Run, argv []string) error {
-	x := &execution{env: e, argv: argv, place: d.place, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace), hold: c.Hold == "tree"}
+	x := &execution{env: e, argv: argv, place: d.place, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace), hold: c.Hold == "tree", output: c.outputFlags.plan(e)}
 	err := x.do(ctx, d.Store, onerun.Job{
 		Namespace: run.Namespace, Name: run.Job, Partition: run.Partition, BusinessDate: run.BusinessDate,
 		Lock: run.Lock, LockMode: onerun.LockMode(c.LockMode),

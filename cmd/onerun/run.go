@@ -113,6 +113,7 @@ type runCmd struct {
 	scopeFlags
 	lockFlags
 	execFlags
+	outputFlags
 	policyFlags
 	SkipCode      int      `short:"E" default:"0" placeholder:"N" help:"Exit code of a skip: running, locked, succeeded, skipped, paused (0)."`
 	BlockedCode   int      `default:"79" placeholder:"N" help:"Exit code of failed, stale, retry_not_due (79)."`
@@ -151,7 +152,7 @@ func (c *runCmd) run(ctx context.Context, e *env) error {
 		if w, ok := s.(interface{ Warm(ctx context.Context) }); ok {
 			w.Warm(ctx)
 		}
-		x := &execution{env: e, argv: argv, place: p, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace), hold: c.Hold == "tree"}
+		x := &execution{env: e, argv: argv, place: p, timeout: time.Duration(c.Timeout), grace: time.Duration(c.Grace), hold: c.Hold == "tree", output: c.outputFlags.plan(e)}
 		err = x.do(ctx, s, job)
 	}
 	var refused *onerun.Refusal
@@ -247,6 +248,7 @@ type execution struct {
 	guarding       *process.Guarding // nil: the job has not been started, or nobody guards it
 	hold           bool              // --hold tree
 	tmpDir         string            // ONERUN_TMPDIR; "" if it could not be made
+	output         output
 	status         int
 	signals        *signals
 	wake           func() // ends a wait for a retry
@@ -282,6 +284,7 @@ func (x *execution) carry(ctx context.Context, s onerun.Store, job onerun.Job) e
 	r := onerun.NewRunner(s, onerun.WithProcess(), onerun.WithObserver(x), onerun.WithStoreTimeout(time.Duration(x.StoreTimeout)), onerun.WithRedaction(x.redacted))
 	err = r.Do(ctx, job, x.execute)
 	x.releaseGuard(false)
+	x.passRest()
 
 	var failure *onerun.Failure
 	var unrecorded *onerun.NotRecordedError
@@ -331,7 +334,7 @@ func (x *execution) unsaid(err error) error {
 }
 
 // execute starts the job's process and waits for it.
-func (x *execution) execute(ctx context.Context, o *onerun.Owner) error {
+func (x *execution) execute(ctx context.Context, o *onerun.Owner) (failure error) {
 	x.status = 0
 	path, err := process.LookPath(x.argv[0], os.Getenv("PATH"))
 	if err != nil {
@@ -339,6 +342,10 @@ func (x *execution) execute(ctx context.Context, o *onerun.Owner) error {
 	}
 	x.makeTmpDir()
 	defer x.removeTmpDir()
+	if err := x.beginOutput(); err != nil {
+		return x.failedStart(&process.StartError{Code: process.CodeNoFork, Err: err})
+	}
+	defer func() { x.keepOutput(o, failure != nil) }()
 	if !x.signals.hold() {
 		return &onerun.Failure{Reason: onerun.ReasonCanceled, Void: true, Err: errors.New("the retry was not started: told to stop by a signal")}
 	}
@@ -347,8 +354,10 @@ func (x *execution) execute(ctx context.Context, o *onerun.Owner) error {
 	}
 	end, err := process.Run(ctx, process.Command{
 		Path: path, Args: x.argv, Env: x.environment(o), Timeout: x.timeout, Grace: x.grace, Hold: x.hold,
-		Mark: [2]string{"ONERUN_OWNER", o.Lease().Owner},
+		Mark:   [2]string{"ONERUN_OWNER", o.Lease().Owner},
+		Stdout: x.output.job.Stdout(), Stderr: x.output.job.Stderr(),
 		Started: func(g procfs.Identity) error {
+			x.output.job.Started()
 			defer x.signals.started(g.PID)
 			if err := o.NoteGroup(g.PID, g.StartTicks); err != nil {
 				return err

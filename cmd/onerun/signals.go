@@ -93,6 +93,13 @@ func (s *signals) hold() bool {
 	return s.cut == 0
 }
 
+// idle lets signals end this process again: all is recorded.
+func (s *signals) idle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase = asking
+}
+
 // started passes on what came while the job was being started. What came late in that
 // time package process has passed on too; twice does no harm.
 func (s *signals) started(group int) {

@@ -1,9 +1,9 @@
 // Package process runs a job as a supervised process group of its own: it starts it, forwards signals, keeps the terminal
 // working, ends it on a timeout or a cancellation together with everything in its group, and tells how it ended.
 //
-// The job has the wrapper's own standard input, output and error. No pipe lies between, so that every byte passes as it is
-// and no background process that keeps an end open can hold anything up. Of the wrapper's own other descriptors none
-// reaches the job; those that the wrapper was itself started with do (a shell's `<(…)` and `3>file`, socket activation),
+// The job has the wrapper's own standard input, and its output and error unless the caller gives others: pipes that package
+// capture reads, say. Run waits for the job and never for the end of a pipe, so that no background process that keeps one
+// open can hold it up. Of the wrapper's own other descriptors none reaches the job; those that the wrapper was itself started with do (a shell's `<(…)` and `3>file`, socket activation),
 // as they would without it.
 //
 // What a program in Go can't hand on: its runtime has replaced the inherited handling of all signals but SIGHUP and SIGINT
@@ -24,6 +24,10 @@ type Command struct {
 	Args []string // the argument vector with argv[0]; empty means Path alone
 	Env  []string // the whole environment, name=value; see [Env]
 	Dir  string   // working directory; "" is the wrapper's
+
+	// Stdout and Stderr become the job's 1 and 2; 0: the wrapper's own do. Whoever made a pipe closes its own copy of the
+	// writing end in Started, and reads for as long as Run lasts: a pipe that is full stops the job.
+	Stdout, Stderr uintptr
 
 	// Timeout is how long the job may run, counted with the time that the machine is suspended; 0 is without end.
 	Timeout time.Duration

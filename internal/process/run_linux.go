@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -48,6 +49,17 @@ type runner struct {
 	files []uintptr            // what becomes the job's 0, 1 and 2
 }
 
+// filesFor are the job's 0, 1 and 2.
+func (r runner) filesFor(c Command) []uintptr {
+	files := slices.Clone(r.files)
+	for i, fd := range []uintptr{c.Stdout, c.Stderr} {
+		if fd != 0 {
+			files[i+1] = fd
+		}
+	}
+	return files
+}
+
 func (r runner) run(ctx context.Context, c Command) (End, error) {
 	tty := openTerminal()
 	defer tty.close()
@@ -79,7 +91,7 @@ func (r runner) supervise(ctx context.Context, c Command, tty *terminal, signals
 	defer runtime.UnlockOSThread()
 
 	end := End{StartedAt: time.Now()}
-	pid, err := start(c, r.files, tty)
+	pid, err := start(c, r.filesFor(c), tty)
 	if err != nil {
 		tty.takeBack()
 		return End{}, err

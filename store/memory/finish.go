@@ -85,6 +85,7 @@ func (s *Store) close(r *record, out onerun.Outcome, by onerun.ClosedBy, now tim
 		r.FinishedAt = now
 	}
 	if n := len(r.attempts); n > 0 {
+		r.keepOutput(r.attempts[n-1].Number, out.Output, now)
 		r.attempts[n-1].Status, r.attempts[n-1].Void, r.attempts[n-1].Execution = r.Status, out.Void, r.Execution
 		r.attempts[n-1].ClosedBy = by
 	}

@@ -34,6 +34,7 @@ type record struct {
 	attempts []onerun.Attempt
 	policy   onerun.Policy // of the last attempt's owner
 	seq      int           // order of creation
+	outputs  map[int]onerun.Output
 }
 
 // lock outlives its owners: the token is kept.

@@ -200,7 +200,7 @@ func TestExamineLedger(t *testing.T) {
 			_ = d.Close()
 			pragma(t, path, "user_version", version+1)
 		}},
-		{"older", "schema", onerun.FindingWarning, "version 1, and this program's is 2", func(t *testing.T, path string) {
+		{"older", "schema", onerun.FindingWarning, "version 2, and this program's is 3", func(t *testing.T, path string) {
 			d := rawSQL(t, path)
 			version := one[int](t, d, "PRAGMA user_version")
 			_ = d.Close()
@@ -305,10 +305,11 @@ func TestExamineChainOfOldSchema(t *testing.T) {
 	}
 	version := one[int](t, b.sql(), "PRAGMA user_version")
 	mustExec(t, b.sql(), "ALTER TABLE onerun_event DROP COLUMN terminal")
-	pragma(t, b.path, "user_version", version-1)
+	old := version - 2
+	pragma(t, b.path, "user_version", old)
 	found := examined(t, b.path)
 	says(t, found, "schema", onerun.FindingWarning, "version 1")
-	if got := one[int](t, b.sql(), "PRAGMA user_version"); got != version-1 {
+	if got := one[int](t, b.sql(), "PRAGMA user_version"); got != old {
 		t.Errorf("the schema was brought up by looking: %d", got)
 	}
 	mustExec(t, b.sql(), "UPDATE onerun_event SET reason = 'other'")

@@ -94,6 +94,10 @@ func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) 
 	}
 	slow := time.AfterFunc(slowRecord, s.markWaiting)
 	err := s.with(ctx, true, func(d *db) error { return d.write(ctx, "finish", record) })
+	if out.Output != nil && hadNoRoom(err) { // the status is never lost for the sake of its text
+		out.Output = nil
+		err = s.with(ctx, true, func(d *db) error { return d.write(ctx, "finish", record) })
+	}
 	slow.Stop()
 	if errors.Is(err, errVanished) && h != nil {
 		s.letGoOf(h) // with its note: should the ledger come back, the next claim records the end

@@ -15,13 +15,16 @@ const applicationID = 0x3172756e
 
 // schemas are the steps from one version to the next: schemas[0] makes version 1 of
 // an empty database. A step is never changed once released.
-var schemas = [...]string{schema1, schema2}
+var schemas = [...]string{schema1, schema2, schema3}
 
 //go:embed sql/001_schema.sql
 var schema1 string
 
 //go:embed sql/002_operating.sql
 var schema2 string
+
+//go:embed sql/003_output.sql
+var schema3 string
 
 // incrementalVacuum is the mode of a database that can give room back (PRAGMA auto_vacuum).
 // Only an empty one can be put into it at no cost.

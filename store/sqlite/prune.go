@@ -19,6 +19,7 @@ var sqlBury string
 // operators stay, since their chain of events is one for all.
 var removals = [...]string{
 	"DELETE FROM onerun_attempt WHERE run_id = ?1",
+	"DELETE FROM onerun_output WHERE run_id = ?1",
 	"DELETE FROM onerun_approval WHERE run_id = ?1",
 	"DELETE FROM onerun_event WHERE chain = ?1",
 }

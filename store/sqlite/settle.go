@@ -241,6 +241,9 @@ func (t *tx) endOf(r onerun.Run, was onerun.Status, out onerun.Outcome, by oneru
 	if err == nil {
 		err = t.exec(sqlFreeLock, r.Namespace, r.Lock, r.Owner)
 	}
+	if err == nil && out.Output != nil {
+		err = t.keepOutput(r.RunID, r.Attempt, *out.Output)
+	}
 	return err
 }
 
