@@ -22,8 +22,9 @@ func main() {
 	rounds := flag.Int("rounds", 200, "rounds of each comparison")
 	starts := flag.Int("starts", 200, "starts at once")
 	runs := flag.Int("ledger", 1_000_000, "runs in the large ledger; 0 leaves that part out")
+	mib := flag.Int("output", 2048, "MiB that a talkative job prints; 0 leaves that part out")
 	flag.Parse()
-	if err := bench(*rounds, *starts, *runs); err != nil {
+	if err := bench(*rounds, *starts, *runs, *mib); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -35,7 +36,7 @@ type contender struct {
 	argv func(i int) []string
 }
 
-func bench(rounds, starts, runs int) error {
+func bench(rounds, starts, runs, mib int) error {
 	dir, err := os.MkdirTemp("", "onerun-bench-")
 	if err != nil {
 		return err
@@ -91,6 +92,9 @@ func bench(rounds, starts, runs int) error {
 	err = atOnce(starts, flock, lock, contender{"onerun run J -- sleep", func(int) []string {
 		return []string{bin("onerun"), "run", "crowd", "--store", store, "--", "sleep", "0.2"}
 	}}, contender{"flock -n F sleep", func(int) []string { return []string{"flock", "-n", bin("F"), "sleep", "0.2"} }})
+	if err == nil && mib > 0 {
+		err = talk(bin("onerun"), dir, rounds, mib)
+	}
 	if err != nil || runs == 0 {
 		return err
 	}

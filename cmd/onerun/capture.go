@@ -100,7 +100,9 @@ func (x *execution) unsure(text, masked string) (n int) {
 	if line := strings.IndexByte(head, '\n'); line >= 0 {
 		head = head[:line+1]
 	}
-	for head = x.redacted(head); n < min(len(head), len(masked)) && head[n] == masked[n]; n++ {
+	head = x.redacted(head)
+	for n < min(len(head), len(masked)) && head[n] == masked[n] {
+		n++
 	}
 	return n
 }

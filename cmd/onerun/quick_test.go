@@ -24,6 +24,7 @@ func TestQuickly(t *testing.T) {
 		"--label", "a=b", "--on-crash", "manual", "-c", "a | b", "--timeout=1m", "--grace", "bad", "--store", "sqlite:x", "--namespace", "staging", "--log-format=json",
 		"--log-level", "info", "--help", "--no-such", "-x", "", "-", "--version-label", "v1", "--finish-wait", "0", "--lock-dir", "/x", "--stale-after", "1h30m",
 		"--conflict-code", "-9", "--store-timeout", "1s", "--if-unavailable", "skip", "--par", "--retries", "3", "--retries=-1", "--backoff", "1s..2m", "--backoff=5s", "2m..1s", "--retry-later", "--retry-lost", "--no-wait", "--no-wait=false", "--log-paths", "short",
+		"--output", "never", "on-failure", "--capture", "none", "1K", "--capture=2M",
 	}
 	accepted := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How much is read at once, at first, and from a job that fills that; the pipe grows too.
+// How much is read at once, at first, and from a job that fills that; the pipe grows too. More
+// than that is slower: it doesn't stay in the processor's cache until it is written.
 const (
 	firstRead = 16 << 10
-	largeRead = 256 << 10
-	largePipe = 1 << 20
+	largeRead = 64 << 10
+	largePipe = 256 << 10
 )
 
 // stream is one pipe from the job.

@@ -1,5 +1,6 @@
--- Takes away what version 2 of the schema added (002_operating.sql), under whatever runs.
+-- Takes away what versions 2 and 3 of the schema added, under whatever runs.
 BEGIN IMMEDIATE;
+DROP TABLE onerun_output;
 DROP TRIGGER onerun_run_buried;
 DROP TABLE onerun_tombstone;
 DROP INDEX onerun_approval_run;
