@@ -68,7 +68,7 @@ due daily-settlement 2026-09-14 SUCCEEDED
 cron 2026-09-15T01:00
 nomail
 codes daily-settlement 0 0
-test "$(sqlite3 -readonly $db 'PRAGMA user_version')" = $((0x31720002)) || die "it was not upgraded"
+test "$(sqlite3 -readonly $db 'PRAGMA user_version')" = $((0x31720003)) || die "it was not upgraded"
 exits 0 onerun history --json
 prints '"key": "report:2026-09-13"'
 # What runs meanwhile is still known to run, and ends as usual.
