@@ -47,23 +47,25 @@ func (x *execution) guard(o *onerun.Owner, group procfs.Identity) {
 	if len(files) == 0 {
 		return
 	}
-	self, err := procfs.Self()
-	if err != nil {
-		return
+	task := guardTask{
+		Store: absoluteStore(x.place.url, s), LockDir: lockDir, Lease: o.Lease(), Job: o.Run().Job, Mode: mode, Locks: len(files),
+		FinishWait: x.finishWait, TmpDir: x.tmpDir,
 	}
-	more, err := json.Marshal(guardTask{
-		Store: absoluteStore(x.place.url, s), LockDir: lockDir, Lease: o.Lease(), Job: o.Run().Job, Mode: mode, Locks: len(files), FinishWait: x.finishWait, TmpDir: x.tmpDir,
-	})
-	if err != nil {
-		return
-	}
-	order := process.GuardOrder{
-		Tree:    process.Tree{Group: group, Mark: [2]string{"ONERUN_OWNER", o.Lease().Owner}, Since: self.StartTicks},
-		Wrapper: self, Hold: x.hold, More: more,
-	}
+	term, kill := time.Duration(0), time.Duration(0)
 	if x.timeout > 0 {
-		order.TermAt = process.SinceBoot() + x.timeout
-		order.KillAt = order.TermAt + x.grace
+		term = process.SinceBoot() + x.timeout
+		kill = term + x.grace
+	}
+	order := func() (process.GuardOrder, error) {
+		self, err := procfs.Self()
+		if err != nil {
+			return process.GuardOrder{}, err
+		}
+		more, err := json.Marshal(task)
+		return process.GuardOrder{
+			Tree:    process.Tree{Group: group, Mark: [2]string{"ONERUN_OWNER", task.Lease.Owner}, Since: self.StartTicks},
+			Wrapper: self, TermAt: term, KillAt: kill, Hold: x.hold, More: more,
+		}, err
 	}
 	x.guarding = process.NewGuarding(order, "/proc/self/exe", []string{guardName, o.Run().Name()}, files)
 }

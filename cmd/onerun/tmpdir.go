@@ -1,6 +1,9 @@
 package main
 
-import "os"
+import (
+	"os"
+	"syscall"
+)
 
 // makeTmpDir makes the job's own directory for temporary files. Without one the job runs
 // all the same: a machine whose /tmp is full or missing has other things to worry about,
@@ -14,8 +17,11 @@ func (x *execution) makeTmpDir() {
 // removeTmpDir takes it away, with what the job left in it. What is another account's
 // stays.
 func (x *execution) removeTmpDir() {
-	if x.tmpDir != "" {
-		_ = os.RemoveAll(x.tmpDir)
-		x.tmpDir = ""
+	if x.tmpDir == "" {
+		return
 	}
+	if syscall.Rmdir(x.tmpDir) != nil { // mostly it is empty
+		_ = os.RemoveAll(x.tmpDir)
+	}
+	x.tmpDir = ""
 }

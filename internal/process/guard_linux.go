@@ -171,7 +171,7 @@ func (w *watch) leader() {
 // Guarding is a wrapper's side of its guard: it starts one when the job has lasted a
 // while, another one when that dies, and releases it at the end.
 type Guarding struct {
-	order GuardOrder
+	order func() (GuardOrder, error)
 	argv  []string
 	files []int // the lock's descriptors, which the guard gets after the pipe
 
@@ -190,9 +190,10 @@ const GuardFrom = 4
 // PDEATHSIG and the noted group stand in for it.
 const guardAfter = 50 * time.Millisecond
 
-// NewGuarding begins to guard a job that was just started. argv[0] is a program that does
-// as cmd/onerun does for a guard.
-func NewGuarding(order GuardOrder, path string, argv []string, files []int) *Guarding {
+// NewGuarding begins to guard a job that was just started. order is asked for when a guard
+// is started, which most jobs don't live to see. argv[0] is a program that does as
+// cmd/onerun does for a guard.
+func NewGuarding(order func() (GuardOrder, error), path string, argv []string, files []int) *Guarding {
 	g := &Guarding{order: order, argv: append([]string{path}, argv...), files: files, pause: 50 * time.Millisecond}
 	g.timer = time.AfterFunc(guardAfter, g.start)
 	return g
@@ -267,7 +268,11 @@ func (g *Guarding) Gone(limit time.Duration) {
 }
 
 func (g *Guarding) fork() (pid int, err error) {
-	text, err := json.Marshal(g.order)
+	order, err := g.order()
+	if err != nil {
+		return 0, err
+	}
+	text, err := json.Marshal(order)
 	if err != nil {
 		return 0, err
 	}

@@ -35,7 +35,6 @@ type job struct {
 	grace    time.Duration
 	hold     bool // the job lasts until its group is gone
 	mark     [2]string
-	since    uint64 // no process of the job is older
 
 	mu        sync.Mutex
 	over      bool  // no signal may be sent any more
@@ -149,7 +148,8 @@ func (j *job) inGroup(pid int) bool {
 }
 
 func (j *job) tree() Tree {
-	return Tree{Group: procfs.Identity{PID: j.pid}, Mark: j.mark, Since: j.since}
+	self, _ := procfs.Self() // without it, every process is looked at
+	return Tree{Group: procfs.Identity{PID: j.pid}, Mark: j.mark, Since: self.StartTicks}
 }
 
 // endEscaped returns when nothing of a stopped job runs any more that has left its group.

@@ -98,9 +98,6 @@ func (r runner) supervise(ctx context.Context, c Command, tty *terminal, signals
 	}
 	j := newJob(pid, r.clock, c.Timeout, c.Grace)
 	j.hold, j.mark = c.Hold, c.Mark
-	if self, err := procfs.Self(); err == nil {
-		j.since = self.StartTicks
-	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan struct{})
