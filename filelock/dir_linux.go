@@ -211,7 +211,11 @@ func (d *Dir) Close() error {
 }
 
 // absent reports that there is no directory to look into.
-func (d *Dir) absent() bool { return d.opt.Looking && d.fd < 0 }
+func (d *Dir) absent() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.opt.Looking && d.fd < 0
+}
 
 // retain keeps the descriptor open until release.
 func (d *Dir) retain() error {
@@ -222,6 +226,18 @@ func (d *Dir) retain() error {
 	}
 	d.refs++
 	return nil
+}
+
+// share is retain for what a held lock still needs after Close. It reports whether the
+// descriptor is there, and then wants a release.
+func (d *Dir) share() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refs == 0 {
+		return false
+	}
+	d.refs++
+	return true
 }
 
 func (d *Dir) release() {

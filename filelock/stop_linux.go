@@ -14,6 +14,10 @@ const stopMax = 8 << 10
 // RequestStop asks the owner of a lock to stop its work. The file X.stop holds that owner's
 // id and, on a second line, who asked and why; to any other owner it is nothing.
 func (d *Dir) RequestStop(namespace string, lock onerun.LockName, owner, by string) error {
+	if err := d.retain(); err != nil {
+		return err
+	}
+	defer d.release()
 	name := FileName(namespace, lock) + stopSuffix
 	fd, _, err := d.openOrCreate(name)
 	if err != nil {

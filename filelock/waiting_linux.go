@@ -44,6 +44,10 @@ func (d *Dir) Delivered(mark uint64) {
 }
 
 func (d *Dir) readHeld(at int64) uint64 {
+	if !d.share() {
+		return 0 // a closed directory knows of nothing that waits
+	}
+	defer d.release()
 	fd, err := d.open(heldName, unix.O_RDONLY, 0)
 	if err != nil {
 		return 0
@@ -55,6 +59,10 @@ func (d *Dir) readHeld(at int64) uint64 {
 }
 
 func (d *Dir) writeHeld(at int64, b []byte) {
+	if !d.share() {
+		return
+	}
+	defer d.release()
 	fd, err := d.open(heldName, unix.O_RDWR, 0)
 	if err != nil {
 		return

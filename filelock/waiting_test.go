@@ -3,6 +3,7 @@ package filelock
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -142,5 +143,33 @@ func TestWaitingMarkBesideTheInode(t *testing.T) {
 				t.Fatalf("a copy: settled %v, waits %v", is(), waits(d))
 			}
 		})
+	}
+}
+
+// TestWaitingWhileClosed: the mark goes by a descriptor that others close. It is theirs to
+// the end, and a lock that is still held can mark the directory after Close.
+func TestWaitingWhileClosed(t *testing.T) {
+	d := mustOpen(t, lockDir(t), Options{})
+	l := mustAcquire(t, d, request(onerun.LockFlock))
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 50 {
+				d.SetWaiting()
+				if !waits(d) {
+					t.Error("the mark is lost while a lock is held")
+				}
+			}
+		})
+	}
+	all.Go(func() { _ = d.Close() })
+	all.Wait()
+	for range 4 {
+		all.Go(func() { d.SetWaiting(); waits(d) })
+	}
+	all.Go(func() { _ = l.Release() })
+	all.Wait()
+	if d.Waiting() != 0 {
+		t.Error("a closed directory has a mark")
 	}
 }

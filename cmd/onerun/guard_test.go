@@ -2,15 +2,16 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // guardsOf are the guards that an onerun has started and that still run.
@@ -212,9 +213,9 @@ func TestGuardSawTheEnd(t *testing.T) {
 		if err := syscall.Mkfifo(b.path("gate-"+job), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		guardOf(t, p, 0)
-		if !eventually(func() bool { return b.read(job) != "" }) {
-			t.Fatal("the job isn't up")
+		guard := guardOf(t, p, 0)
+		if !eventually(func() bool { return b.read(job) != "" && hasPidfd(guard) }) {
+			t.Fatal("the job isn't up, or isn't watched")
 		}
 		_ = syscall.Kill(p.cmd.Process.Pid, syscall.SIGSTOP)
 		if err := os.WriteFile(b.path("gate-"+job), []byte("\n"), 0o600); err != nil {
@@ -225,14 +226,26 @@ func TestGuardSawTheEnd(t *testing.T) {
 			t.Fatalf("the job doesn't end: %v", err)
 		}
 		// What the guard can't see within the moment in which the zombie is handed on and
-		// reaped, it can't know: this is about what it had the time to see.
-		<-time.After(100 * time.Millisecond)
+		// reaped, it can't know: this is about what it has seen.
+		if !eventually(func() bool { return !hasPidfd(guard) }) {
+			t.Fatal("the guard doesn't see the job's end")
+		}
 		p.kill()
 		run := b.ended(t, job+":p")
 		if run["status"] != want.status || run["exit_code"] != want.code || run["signal"] != want.signal {
 			t.Errorf("%s: %v, exit code %v, signal %v", job, run["status"], run["exit_code"], run["signal"])
 		}
 	}
+}
+
+// hasPidfd reports whether a process holds a descriptor of a process: a guard does until it
+// has seen the end of the job's first one.
+func hasPidfd(pid int) bool {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	return slices.ContainsFunc(fds, func(fd string) bool {
+		to, err := os.Readlink(fd)
+		return err == nil && strings.Contains(to, "pidfd")
+	})
 }
 
 // TestGuardReplaced: a guard that is killed is replaced, signals to everybody don't reach
