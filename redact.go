@@ -154,10 +154,7 @@ func isHeader(word string) bool {
 // quote, spaces, and one of seps.
 func (r *redactor) separator(seps string) int {
 	s := r.rest()
-	n := 0
-	if s != "" && strings.IndexByte("\"'`", s[0]) >= 0 {
-		n++
-	}
+	n := quoteLen(s)
 	n += spaceLen(s[n:])
 	if n == len(s) || strings.IndexByte(seps, s[n]) < 0 {
 		return 0
@@ -175,15 +172,9 @@ func (r *redactor) value() {
 	if s == "" {
 		return
 	}
-	if q := s[0]; q == '"' || q == '\'' || q == '`' {
-		r.take(1)
-		end := 0
-		for s = s[1:]; end < len(s) && s[end] != q; end++ {
-			if s[end] == '\\' && end+1 < len(s) {
-				end++
-			}
-		}
-		r.mask(min(end, len(s)))
+	if n := quoteLen(s); n > 0 {
+		r.take(n)
+		r.mask(closing(s[n:], s[n-1], n-1))
 		return
 	}
 	end := strings.IndexFunc(s, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune("&;,\"'`<>", c) })
@@ -191,6 +182,33 @@ func (r *redactor) value() {
 		end = len(s)
 	}
 	r.mask(end)
+}
+
+// quoteLen is the length of the quote that s begins with; one that stands inside of
+// another quote has backslashes before it. 0: there is none.
+func quoteLen(s string) int {
+	n := len(s) - len(strings.TrimLeft(s, `\`))
+	if n == len(s) || strings.IndexByte("\"'`", s[n]) < 0 {
+		return 0
+	}
+	return n + 1
+}
+
+// closing is where a quoted text ends: at the next quote q with no more backslashes
+// before it than the opening one had.
+func closing(s string, q byte, backslashes int) int {
+	run := 0
+	for i := range len(s) {
+		switch {
+		case s[i] == q && (run <= backslashes || run%2 == 0 && backslashes == 0):
+			return i - min(run, backslashes)
+		case s[i] == '\\':
+			run++
+		default:
+			run = 0
+		}
+	}
+	return len(s)
 }
 
 // credential masks the word after Bearer or Basic, but not an English one.

@@ -35,7 +35,7 @@ func (b *bed) path(name string) string { return filepath.Join(b.dir, name) }
 func (b *bed) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program(), args...)
 	cmd.Dir = b.dir
-	cmd.Env = append([]string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "HOME=/no-home"}, b.env...)
+	cmd.Env = append([]string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "HOME=/no-home", "TMPDIR=" + tmp}, b.env...)
 	return cmd
 }
 

@@ -52,13 +52,14 @@ func (e *env) configure(name string, cmd command) error {
 		kind := fileKind(err)
 		return &onerun.StoreError{Kind: kind, What: "configuration file", Path: path, Err: pathCause(err), Do: "name another with --config, or make it readable for this account"}
 	}
+	e.secrets = file.Redact
 	if err == nil {
 		err = oneLockDir(file)
 	}
 	if err != nil {
 		return err
 	}
-	e.file, e.secrets, e.sources = file, file.Redact, map[string]string{}
+	e.file, e.sources = file, map[string]string{}
 	for _, f := range flagFields(&e.common) {
 		if v, ok := file.Top[key(f.name)]; ok && !e.given[f.name] && f.name != "store" {
 			e.take(f, v)

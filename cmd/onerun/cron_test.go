@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,7 +73,7 @@ func newCron(t *testing.T) *cron {
 // fire starts a line as cron does. What it prints cron would mail.
 func (c *cron) fire(line int) *exec.Cmd {
 	cmd := exec.Command("/bin/sh", "-c", c.lines[line])
-	cmd.Dir, cmd.Env = c.dir, c.env
+	cmd.Dir, cmd.Env = c.dir, append(slices.Clip(c.env), "TMPDIR="+tmp)
 	return cmd
 }
 

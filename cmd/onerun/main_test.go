@@ -13,6 +13,10 @@ import (
 // without cgo and without the race detector, which would slow each of its many starts.
 var bin string
 
+// tmp is where the programs make their temporary directories, which nobody removes for a
+// program that is killed.
+var tmp string
+
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
@@ -20,6 +24,13 @@ func testMain(m *testing.M) int {
 	if err == nil {
 		defer func() { _ = os.RemoveAll(dir) }()
 		err = os.Chmod(dir, 0o755) // for the tests that are another account
+	}
+	tmp = filepath.Join(dir, "tmp")
+	if err == nil {
+		err = os.Mkdir(tmp, 0o700)
+	}
+	if err == nil {
+		err = os.Chmod(tmp, 0o777|os.ModeSticky)
 	}
 	if err == nil {
 		bin = dir

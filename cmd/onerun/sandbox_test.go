@@ -54,7 +54,7 @@ func sandboxed(t *testing.T, shell, script string, more ...string) *exec.Cmd {
 	cmd := exec.Command("unshare", slices.Concat(args, more, []string{shell, "-c", script})...)
 	cmd.Dir = dir
 	cmd.Env = []string{
-		"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/no-home",
+		"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/no-home", "TMPDIR=" + tmp,
 		"DIR=" + dir, "SANDBOX=" + sandbox, "SCHEMA=" + filepath.Join(sandbox, "../../../../store/sqlite/sql"),
 	}
 	return cmd

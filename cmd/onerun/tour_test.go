@@ -102,7 +102,7 @@ func TestReadme(t *testing.T) {
 			t.Errorf("the README's tour has %d command lines; that can't be all", len(c.steps))
 		}
 		cmd := exec.Command("bash", "-c", c.script())
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "ONERUN_STORE=sqlite:"+t.TempDir())
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "ONERUN_STORE=sqlite:"+t.TempDir(), "TMPDIR="+tmp)
 		c.compare(t, cmd)
 	}
 }
@@ -186,7 +186,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 	cmd := exec.Command("bash", "-c", lines[0])
 	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "ONERUN_STORE=sqlite:"+t.TempDir())
+	cmd.Env = append(os.Environ(), "ONERUN_STORE=sqlite:"+t.TempDir(), "TMPDIR="+tmp)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.HasSuffix(string(out), "settling the day\n") {
 		t.Errorf("%s: %v\n%s", lines[0], err, out)

@@ -89,7 +89,8 @@ const (
 // [Errors] with all that is wrong, in the order of the file.
 //
 // What it keeps from the reader of an error is the value of a key that looks like a secret (store, notify, ping, and
-// what has password, token and the like in its name).
+// what has password, token and the like in its name). With an error the File holds nothing but the redact patterns that
+// are sound, for what the errors show.
 func Parse(path string, text []byte, s Schema) (*File, error) {
 	found := &findings{path: path}
 	file := &File{
@@ -104,7 +105,7 @@ func Parse(path string, text []byte, s Schema) (*File, error) {
 		}
 	}
 	if errs := found.sorted(); len(errs) > 0 {
-		return nil, errs
+		return &File{Path: path, Redact: file.Redact}, errs
 	}
 	return file, nil
 }

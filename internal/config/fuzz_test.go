@@ -34,7 +34,7 @@ func FuzzParse(f *testing.F) {
 		}
 		if err != nil {
 			var errs config.Errors
-			if !errors.As(err, &errs) || file != nil {
+			if !errors.As(err, &errs) || usable(file) {
 				t.Fatalf("%v with %v", err, file)
 			}
 			for i, e := range errs {
