@@ -75,7 +75,15 @@ func judge(n Note, c circumstances) Verdict {
 		return dead(evidence)
 	case StateRunning:
 		group, live, e := procfs.GroupGone(procfs.Identity{PID: n.Group, StartTicks: ticks(n.GroupStartTicks)})
-		return verdict(group, live, evidence+"; job: "+e+listed(live))
+		evidence += "; job: " + e + listed(live)
+		if group == procfs.Dead && n.Owner != "" {
+			// What has left the group is of the job as well. Not all environments can be read, so
+			// that none is found is no more than the group's end was.
+			if pids, _, _ := procfs.FindEnvironOf(n.UID, ownerVariable, n.Owner, ticks(n.StartTicks)); len(pids) > 0 {
+				return verdict(procfs.Alive, pids, evidence+carried(pids))
+			}
+		}
+		return verdict(group, live, evidence)
 	case StateStarting: // the fork is noted before it is tried, so nothing was started
 		v := dead(evidence + "; the job had not started")
 		v.Void = true
@@ -98,13 +106,17 @@ func forked(n Note, since uint64, evidence string) Verdict {
 	pids, complete, err := procfs.FindEnvironOf(n.UID, ownerVariable, n.Owner, since)
 	switch {
 	case len(pids) > 0:
-		return verdict(procfs.Alive, pids, evidence+"; its owner id is in the environment of running processes"+listed(pids))
+		return verdict(procfs.Alive, pids, evidence+carried(pids))
 	case err != nil:
 		return unknown(evidence + "; the environments of processes can't be read: " + err.Error())
 	case !complete:
 		return unknown(evidence + "; some process's environment can't be read")
 	}
 	return dead(evidence + "; whether its job had begun is not known, but nothing of it runs")
+}
+
+func carried(pids []int) string {
+	return "; its owner id is in the environment of running processes" + listed(pids)
 }
 
 // ownerVariable is in the environment of every process of a job.

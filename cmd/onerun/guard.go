@@ -67,18 +67,29 @@ func (x *execution) guard(o *onerun.Owner, group procfs.Identity) {
 			Wrapper: self, TermAt: term, KillAt: kill, Hold: x.hold, More: more,
 		}, err
 	}
-	x.guarding = process.NewGuarding(order, "/proc/self/exe", []string{guardName, o.Run().Name()}, files)
+	g := process.NewGuarding(order, "/proc/self/exe", []string{guardName, o.Run().Name()}, files)
+	if x.guarding.Store(g); x.stopping.Load() {
+		g.Stopping()
+	}
+}
+
+// stopGuarding tells the guard, if there is one, that the job is being stopped. It may be
+// called while guard is.
+func (x *execution) stopGuarding() {
+	x.stopping.Store(true)
+	if g := x.guarding.Load(); g != nil {
+		g.Stopping()
+	}
 }
 
 // releaseGuard says that nothing is left to be guarded. Where the end waits to be recorded,
 // whoever comes next needs the lock for that, which the guard still shares.
 func (x *execution) releaseGuard(waits bool) {
-	if x.guarding != nil {
-		x.guarding.End()
+	if g := x.guarding.Swap(nil); g != nil {
+		g.End()
 		if waits {
-			x.guarding.Gone(time.Second)
+			g.Gone(time.Second)
 		}
-		x.guarding = nil
 	}
 }
 

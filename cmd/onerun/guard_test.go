@@ -248,6 +248,82 @@ func hasPidfd(pid int) bool {
 	})
 }
 
+// TestGuardEndsAStop: a wrapper that is killed while it stops its job has a guard that goes
+// on: that the first process has ended meanwhile was no end of its own.
+func TestGuardEndsAStop(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason string
+		flags  []string
+	}{
+		{"timeout", []string{"--timeout", "300ms"}},
+		{"owner_died", nil},
+	} {
+		b := newBed(t)
+		p := b.start(slices.Concat([]string{"run", "settle", "--partition", "p", "--grace", "10m"}, c.flags, []string{
+			"--", "sh", "-c",
+			`setsid sh -c 'trap "" TERM; echo $$ >pids; while :; do sleep 1; done' & wait`,
+		})...)
+		guard := guardOf(t, p, 0)
+		if !eventually(func() bool { return b.read("pids") != "" && hasPidfd(guard) }) {
+			t.Fatal("the job isn't up, or isn't watched")
+		}
+		var stop *exec.Cmd
+		if c.flags == nil {
+			stop = b.command("stop", "settle:p", "--reason", "test")
+			if err := stop.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !eventually(func() bool { return !hasPidfd(guard) }) {
+			t.Fatal("the first process doesn't end")
+		}
+		left, _ := strconv.Atoi(strings.TrimSpace(b.read("pids")))
+		if !runs(left) {
+			t.Fatal("nothing is left to be ended")
+		}
+		p.kill()
+		allGone(t, []int{left})
+		if run := b.ended(t, "settle:p"); run["status"] != "FAILED" || run["reason"] != c.reason {
+			t.Errorf("it is %v %v, want FAILED %s", run["status"], run["reason"], c.reason)
+		}
+		if stop != nil {
+			_ = stop.Wait()
+		}
+	}
+}
+
+// TestEscapedKeepsTheLock: when wrapper and guard are killed, nobody ends what has left the
+// job's group; nothing else starts beside it, and whoever tries is told its pid.
+func TestEscapedKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	p := b.start("run", "settle", "--partition", "p", "--", "sh", "-c", `setsid sh -c 'echo $$ >pids; exec sleep 600' & wait`)
+	guard := guardOf(t, p, 0)
+	if !eventually(func() bool { return b.read("pids") != "" }) {
+		t.Fatal("the job isn't up")
+	}
+	left, _ := strconv.Atoi(strings.TrimSpace(b.read("pids")))
+	t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) })
+	p.signal(syscall.SIGSTOP) // or it would start another guard
+	_ = syscall.Kill(guard, syscall.SIGKILL)
+	p.kill()
+	if !eventually(func() bool { return !runs(guard) }) {
+		t.Fatal("the guard can't be killed")
+	}
+	if r := b.run("run", "settle", "--partition", "q", "-E", "75", "--log-level", "info", "--", "true"); r.code != 75 || !strings.Contains(r.err, strconv.Itoa(left)) {
+		t.Errorf("beside %d: exit status %d, %s", left, r.code, r.err)
+	}
+	_ = syscall.Kill(left, syscall.SIGKILL)
+	if !eventually(func() bool { return !runs(left) }) {
+		t.Fatal("it can't be killed")
+	}
+	b.run("run", "settle", "--partition", "q", "--", "true").exits(t, 0)
+	if run := b.ended(t, "settle:p"); run["reason"] != "owner_died" {
+		t.Errorf("it is %v %v", run["status"], run["reason"])
+	}
+}
+
 // TestGuardReplaced: a guard that is killed is replaced, signals to everybody don't reach
 // it, and it goes with its wrapper.
 func TestGuardReplaced(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -245,9 +246,10 @@ type execution struct {
 	timeout, grace time.Duration
 	finishWait     time.Duration
 	store          onerun.Store
-	guarding       *process.Guarding // nil: the job has not been started, or nobody guards it
-	hold           bool              // --hold tree
-	tmpDir         string            // ONERUN_TMPDIR; "" if it could not be made
+	guarding       atomic.Pointer[process.Guarding] // nil: the job has not been started, or nobody guards it
+	stopping       atomic.Bool                      // the job is being stopped, for a guard that comes later
+	hold           bool                             // --hold tree
+	tmpDir         string                           // ONERUN_TMPDIR; "" if it could not be made
 	output         output
 	status         int
 	signals        *signals
@@ -352,6 +354,7 @@ func (x *execution) execute(ctx context.Context, o *onerun.Owner) (failure error
 	if err := o.NoteStart(); err != nil {
 		return &onerun.Failure{Reason: onerun.ReasonCanceled, Void: true, Err: fmt.Errorf("the job was not started: %w", err)}
 	}
+	x.stopping.Store(false)
 	end, err := process.Run(ctx, process.Command{
 		Path: path, Args: x.argv, Env: x.environment(o), Timeout: x.timeout, Grace: x.grace, Hold: x.hold,
 		Mark:   [2]string{"ONERUN_OWNER", o.Lease().Owner},
@@ -365,6 +368,7 @@ func (x *execution) execute(ctx context.Context, o *onerun.Owner) (failure error
 			x.guard(o, g)
 			return nil
 		},
+		Stopping: x.stopGuarding,
 	})
 	x.status = end.ExitCode
 	var start *process.StartError

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,7 @@ import (
 //	watching    the wrapper says "end"        the guard goes, and does nothing
 //	            the wrapper is gone (its end  the job had ended by itself: that end is
 //	            of the pipe is closed)        recorded. Else everything of the job is killed
+//	            the wrapper says "stop"       an end from now on is not the job's own
 //	            the deadline passes           SIGTERM to the group, SIGKILL to everything
 //	                                          after the grace: the wrapper should have done it
 //	killing     nothing is left               the end is noted, then the wrapper is killed, if
@@ -42,6 +44,9 @@ type GuardOrder struct {
 
 // guardSlack is how long after a deadline the guard believes that the wrapper will act.
 const guardSlack = 500 * time.Millisecond
+
+// stopLine is what the wrapper says before it begins to stop the job.
+const stopLine = "stop\n"
 
 // endLine is what the wrapper says when the job's end is recorded.
 const endLine = "end\n"
@@ -78,9 +83,18 @@ func (o GuardOrder) Watch(pipe io.Reader) (end GuardEnd, status unix.WaitStatus)
 	timer := time.NewTimer(clockInterval)
 	defer timer.Stop()
 	termed := false
-	var seen *unix.WaitStatus
+	gone, done := false, false // the first process is; nothing is left to be ended
+	var seen *unix.WaitStatus  // how the first process ended, if that was its own end
+	ended := func(s unix.WaitStatus) {
+		gone = true
+		// After the deadline, and after the wrapper has begun to stop it, it has no end of its
+		// own, and what it leaves is not left alone.
+		if (o.TermAt == 0 || bootTime() < o.TermAt) && !w.stopping.Load() {
+			seen = &s
+		}
+	}
 	for {
-		timer.Reset(w.wait(termed))
+		timer.Reset(w.wait(termed, done || seen != nil))
 		select {
 		case released := <-w.said:
 			if released {
@@ -89,7 +103,7 @@ func (o GuardOrder) Watch(pipe io.Reader) (end GuardEnd, status unix.WaitStatus)
 			if seen == nil { // the two may come at once
 				select {
 				case s := <-w.ended:
-					seen = &s
+					ended(s)
 				case <-time.After(firstPause):
 				}
 			}
@@ -99,17 +113,24 @@ func (o GuardOrder) Watch(pipe io.Reader) (end GuardEnd, status unix.WaitStatus)
 				return GuardSawEnd, *seen
 			}
 			o.Tree.Kill()
+			if o.TermAt != 0 && bootTime() >= o.TermAt {
+				return GuardTimedOut, 0
+			}
 			return GuardKilled, 0
 		case s := <-w.ended:
-			seen = &s
+			ended(s)
 			w.ended = nil
 		case <-timer.C:
 		}
-		if o.TermAt == 0 || seen != nil { // a job that has ended has no deadline
+		if o.TermAt == 0 || done || seen != nil { // a job that has ended has no deadline
 			continue
 		}
 		now := bootTime()
 		if now >= o.KillAt+guardSlack {
+			if left, complete := o.Tree.Members(); gone && complete && len(left) == 0 {
+				done = true // the wrapper has acted, and has the end to record
+				continue
+			}
 			o.Tree.Kill()
 			return GuardTimedOut, 0
 		}
@@ -126,23 +147,32 @@ type watch struct {
 	order GuardOrder
 	said  chan bool // true: the wrapper says "end"; false: it is gone
 	ended chan unix.WaitStatus
+
+	stopping atomic.Bool // the wrapper has said "stop"
 }
 
 // wait is the time until something is due. A timer alone would sleep through a suspend.
-func (w *watch) wait(termed bool) time.Duration {
+func (w *watch) wait(termed, done bool) time.Duration {
 	at := w.order.TermAt
 	if termed {
 		at = w.order.KillAt
 	}
-	if at == 0 {
+	if at == 0 || done {
 		return time.Hour
 	}
 	return max(0, min(at+guardSlack-bootTime(), clockInterval))
 }
 
 func (w *watch) listen(pipe io.Reader) {
-	line, err := bufio.NewReader(pipe).ReadString('\n')
-	w.said <- err == nil && line == endLine
+	lines := bufio.NewReader(pipe)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil || line != stopLine {
+			w.said <- err == nil && line == endLine
+			return
+		}
+		w.stopping.Store(true)
+	}
 }
 
 // leader waits for the end of the job's first process, whose status stands in /proc until
@@ -175,12 +205,13 @@ type Guarding struct {
 	argv  []string
 	files []int // the lock's descriptors, which the guard gets after the pipe
 
-	mu    sync.Mutex
-	timer *time.Timer
-	pipe  *os.File // our end
-	over  bool
-	pause time.Duration
-	gone  chan struct{} // closed when the present guard is; nil: there is none
+	mu       sync.Mutex
+	timer    *time.Timer
+	pipe     *os.File // our end
+	stopping bool
+	over     bool
+	pause    time.Duration
+	gone     chan struct{} // closed when the present guard is; nil: there is none
 }
 
 // GuardFrom is the first descriptor of a guard that is the lock's; 3 is the pipe.
@@ -239,6 +270,17 @@ func (g *Guarding) wait(pid int, gone chan struct{}) {
 	}
 }
 
+// Stopping tells the guard, also one that is yet to be started, that the job is being
+// stopped: it has no end of its own any more.
+func (g *Guarding) Stopping() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stopping = true
+	if g.pipe != nil {
+		_, _ = g.pipe.WriteString(stopLine)
+	}
+}
+
 // End releases the guard: the job's end is recorded. What it still has of the lock is
 // freed by the wrapper for both.
 func (g *Guarding) End() {
@@ -283,7 +325,11 @@ func (g *Guarding) fork() (pid int, err error) {
 	defer func() { _ = r.Close() }()
 	// All that it has to know lies in the pipe before it starts: should this process die in
 	// between, it still knows.
-	if _, err = w.Write(append(text, '\n')); err == nil {
+	text = append(text, '\n')
+	if g.stopping {
+		text = append(text, stopLine...)
+	}
+	if _, err = w.Write(text); err == nil {
 		pid, err = forkGuard(g.argv, r, g.files)
 	}
 	if err != nil {

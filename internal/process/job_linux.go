@@ -35,6 +35,7 @@ type job struct {
 	grace    time.Duration
 	hold     bool // the job lasts until its group is gone
 	mark     [2]string
+	onStop   func() // see Command.Stopping
 
 	mu        sync.Mutex
 	over      bool  // no signal may be sent any more
@@ -123,6 +124,9 @@ func (j *job) stop(cause Cause) {
 	defer j.mu.Unlock()
 	if j.over || j.cause != 0 || !j.hold && hasEnded(j.pid) {
 		return
+	}
+	if j.onStop != nil {
+		j.onStop()
 	}
 	j.cause, j.killAt = cause, after(j.clock(), j.grace)
 	j.signal(unix.SIGTERM)

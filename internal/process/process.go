@@ -47,6 +47,9 @@ type Command struct {
 	// The note is what keeps others from starting a second time, so a job that can't be noted may not run on: an error
 	// stops it in the same way as a cancellation, and Run returns the error.
 	Started func(group procfs.Identity) error
+
+	// Stopping is called, on another goroutine, before the job is stopped; nil: nobody needs to know.
+	Stopping func()
 }
 
 // Cause is why a job came to its end.

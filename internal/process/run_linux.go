@@ -97,7 +97,7 @@ func (r runner) supervise(ctx context.Context, c Command, tty *terminal, signals
 		return End{}, err
 	}
 	j := newJob(pid, r.clock, c.Timeout, c.Grace)
-	j.hold, j.mark = c.Hold, c.Mark
+	j.hold, j.mark, j.onStop = c.Hold, c.Mark, c.Stopping
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan struct{})
