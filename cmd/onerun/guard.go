@@ -53,8 +53,7 @@ func (x *execution) guard(o *onerun.Owner, group procfs.Identity) {
 	}
 	term, kill := time.Duration(0), time.Duration(0)
 	if x.timeout > 0 {
-		term = process.SinceBoot() + x.timeout
-		kill = term + x.grace
+		term, kill = process.Deadlines(x.timeout, x.grace)
 	}
 	order := func() (process.GuardOrder, error) {
 		self, err := procfs.Self()

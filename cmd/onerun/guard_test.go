@@ -324,6 +324,16 @@ func TestEscapedKeepsTheLock(t *testing.T) {
 	}
 }
 
+// TestGuardOfTheLongestTime: a time that never comes is not one that is over. The guard
+// looks at its deadlines once a second.
+func TestGuardOfTheLongestTime(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, flags := range [][]string{{"--timeout", "9223372036"}, {"--timeout", "80000d", "--grace", "80000d"}} {
+		b.run(slices.Concat([]string{"run", "settle"}, flags, []string{"--", "sleep", "1.6"})...).exits(t, 0)
+	}
+}
+
 // TestGuardReplaced: a guard that is killed is replaced, signals to everybody don't reach
 // it, and it goes with its wrapper.
 func TestGuardReplaced(t *testing.T) {

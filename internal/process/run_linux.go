@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -137,8 +138,13 @@ func identify(pid int) procfs.Identity {
 	return procfs.Identity{PID: pid, StartTicks: s.StartTicks}
 }
 
-// SinceBoot is the clock that deadlines of a GuardOrder count by.
-func SinceBoot() time.Duration { return bootTime() }
+// Deadlines are those of a GuardOrder for a job that starts now. A time that is longer than
+// any machine runs is cut, so that no sum of them overflows.
+func Deadlines(timeout, grace time.Duration) (termAt, killAt time.Duration) {
+	const longest = math.MaxInt64 / 4
+	termAt = bootTime() + min(timeout, longest)
+	return termAt, termAt + min(grace, longest)
+}
 
 // bootTime counts the time since boot with the time in suspend (clock_gettime(2)), which Go's own timers leave out.
 func bootTime() time.Duration {
