@@ -18,27 +18,10 @@ another person: two accounts of one name count as one, and so does an account th
 }
 
 func (c *approveCmd) run(ctx context.Context, e *env) error {
-	reason, err := c.text(e)
-	if err != nil {
-		return err
-	}
-	if err := checkRef(c.Key); err != nil {
-		return err
-	}
-	ctx, d, leave, err := e.sit(ctx, "")
-	if err != nil {
-		return err
-	}
-	defer leave()
-	run, found, err := find(ctx, e, d, c.Key)
-	if err == nil && !found {
-		err = noSuchRun(c.Key)
-	}
-	if err == nil {
-		err = d.approve(ctx, run, onerun.ApproveSecond, reason)
-	}
-	if err != nil {
-		return err
-	}
-	return saidApproved(e, run)
+	return c.onRun(ctx, e, c.Key, func(ctx context.Context, d *desk, run onerun.Run, reason string) error {
+		if err := d.approve(ctx, run, onerun.ApproveSecond, reason); err != nil {
+			return err
+		}
+		return saidApproved(e, run)
+	})
 }

@@ -43,6 +43,30 @@ func (e *env) sit(ctx context.Context, lockDir string) (context.Context, *desk, 
 	return ctx, &desk{Store: s, place: p, log: l}, func() { cancel(); l.close() }, nil
 }
 
+// onRun does something to the run that a reference names, and that has to be there.
+func (f reasonFlag) onRun(ctx context.Context, e *env, ref string, act func(ctx context.Context, d *desk, run onerun.Run, reason string) error) error {
+	reason, err := f.text(e)
+	if err != nil {
+		return err
+	}
+	if err := checkRef(ref); err != nil {
+		return err
+	}
+	ctx, d, leave, err := e.sit(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	run, found, err := find(ctx, e, d, ref)
+	if err == nil && !found {
+		err = noSuchRun(ref)
+	}
+	if err != nil {
+		return err
+	}
+	return act(ctx, d, run, reason)
+}
+
 // decided logs a decision about a run, or about a job or lock alone.
 func (d *desk) decided(event string, r onerun.Run, detail, reason string) {
 	d.log.Observe(onerun.Observation{Event: event, At: time.Now(), Run: r, Detail: fmt.Sprintf("%s by %s: %s", detail, operator(), reason)})

@@ -19,28 +19,12 @@ exits with 143. A run whose owner is dead can't be stopped; see onerun resolve.`
 }
 
 func (c *stopCmd) run(ctx context.Context, e *env) error {
-	reason, err := c.text(e)
-	if err != nil {
-		return err
-	}
-	if err := checkRef(c.Key); err != nil {
-		return err
-	}
-	ctx, d, leave, err := e.sit(ctx, "")
-	if err != nil {
-		return err
-	}
-	defer leave()
-	run, found, err := find(ctx, e, d, c.Key)
-	if err == nil && !found {
-		err = noSuchRun(c.Key)
-	}
-	if err == nil {
-		err = d.Stop(ctx, onerun.StopRequest{Namespace: run.Namespace, RunID: run.RunID, Expect: onerun.Expected(run), Who: who(reason)})
-	}
-	if err != nil {
-		return err
-	}
-	d.decided(onerun.EventStopRequested, run, "stop requested", reason)
-	return say(e, "%s was told to stop; see: onerun%s show %s", run.Name(), e.storeFlags(), run.Name())
+	return c.onRun(ctx, e, c.Key, func(ctx context.Context, d *desk, run onerun.Run, reason string) error {
+		err := d.Stop(ctx, onerun.StopRequest{Namespace: run.Namespace, RunID: run.RunID, Expect: onerun.Expected(run), Who: who(reason)})
+		if err != nil {
+			return err
+		}
+		d.decided(onerun.EventStopRequested, run, "stop requested", reason)
+		return say(e, "%s was told to stop; see: onerun%s show %s", run.Name(), e.storeFlags(), run.Name())
+	})
 }

@@ -15,7 +15,6 @@ type Tree struct {
 	Group procfs.Identity // the leader
 	Mark  [2]string       // name and value of an environment variable that only this job has
 	Since uint64          // when the wrapper started: nothing of the job is older
-	Spare []int           // never these, such as the wrapper and the guard
 }
 
 // Members finds what still runs of the tree. complete is false when something may have
@@ -36,9 +35,7 @@ func (t Tree) Members() (pids []int, complete bool) {
 	if err != nil {
 		all = roots
 	}
-	for _, pid := range append(t.Spare, os.Getpid()) {
-		delete(all, pid)
-	}
+	delete(all, os.Getpid())
 	for pid := range all {
 		pids = append(pids, pid)
 	}
