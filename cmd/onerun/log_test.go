@@ -135,6 +135,8 @@ func TestLogFieldsOfRefusals(t *testing.T) {
 	}
 	r = b.run(append(append([]string{"run", "settle", "--date", "2026-09-16"}, flags...), "--", "true")...)
 	checkFields(t, readLog(t, r.err), map[string]string{"skipped": skipped + " count"})
+	job.signal(syscall.SIGSTOP) // else its guard may close the run first
+	job.signalGuard(syscall.SIGKILL)
 	job.die()
 	r = b.run(append(append([]string{"run", "settle", "--date", "2026-09-15"}, flags...), "--", "true")...).exits(t, 79)
 	lines = readLog(t, r.err)
