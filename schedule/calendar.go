@@ -40,7 +40,9 @@ func LoadCalendar(path string) (*Calendar, error) {
 	return ParseCalendar(f, path)
 }
 
-// ParseCalendar reads holidays, one date YYYY-MM-DD a line. Blank lines count
+// ParseCalendar reads holidays: an iCalendar file (RFC 5545), whose events of
+// whole days are holidays, also those that come back each year, up to the year
+// 2100; or else one date YYYY-MM-DD a line. Blank lines count
 // for nothing, nor does anything from a "#" to the end of its line, nor blanks
 // around a date, nor a UTF-8 byte order mark at the start; a line may end in
 // CR LF. Dates may come in any order and more than once. Without a single date
@@ -61,27 +63,18 @@ func ParseCalendar(r io.Reader, name string) (*Calendar, error) {
 		return nil, badCalendar(name, "it is encoded in UTF-16, and only UTF-8 is read")
 	}
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
-	if isICalendar(text) {
-		return nil, badCalendar(name, "it is an iCalendar file, which this version does not read yet")
-	}
 	c := &Calendar{name: name, holidays: map[civil]struct{}{}}
 	var flaws []string
-	number, bad := 0, 0
-	for line := range strings.SplitSeq(string(text), "\n") {
-		number++
-		entry, _, _ := strings.Cut(line, "#")
-		entry = strings.Trim(strings.TrimSuffix(entry, "\r"), " \t")
-		if entry == "" {
-			continue
-		}
-		day, why := parseDate(entry)
-		if why == "" {
-			c.holidays[day] = struct{}{}
-			continue
-		}
+	bad := 0
+	flaw := func(line int, what, why string) {
 		if bad++; bad <= maxCalendarFlaws {
-			flaws = append(flaws, fmt.Sprintf("line %d: %s: %s", number, quote(entry), why))
+			flaws = append(flaws, fmt.Sprintf("line %d: %s: %s", line, quote(what), why))
 		}
+	}
+	if isICalendar(string(text)) {
+		(&icalendar{calendar: c, flaws: flaw}).read(string(text))
+	} else {
+		c.lines(string(text), flaw)
 	}
 	if bad > maxCalendarFlaws {
 		flaws = append(flaws, fmt.Sprintf("and %d more bad lines", bad-maxCalendarFlaws))
@@ -92,15 +85,27 @@ func ParseCalendar(r io.Reader, name string) (*Calendar, error) {
 	return c, nil
 }
 
-// isICalendar knows a file of RFC 5545 by its first line.
-func isICalendar(text []byte) bool {
-	const begin = "BEGIN:VCALENDAR"
-	text = bytes.TrimLeft(text, " \t\r\n")
-	return len(text) >= len(begin) && strings.EqualFold(string(text[:len(begin)]), begin)
+// lines reads one date a line.
+func (c *Calendar) lines(text string, flaw func(line int, what, why string)) {
+	number := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		number++
+		entry, _, _ := strings.Cut(line, "#")
+		entry = strings.Trim(strings.TrimSuffix(entry, "\r"), " \t")
+		if entry == "" {
+			continue
+		}
+		day, why := parseDate(entry)
+		if why != "" {
+			flaw(number, entry, why)
+			continue
+		}
+		c.holidays[day] = struct{}{}
+	}
 }
 
 func badCalendar(name, why string) *UsageError {
-	return &UsageError{"--calendar", name, why, "give a text file with one holiday YYYY-MM-DD a line, comments after #"}
+	return &UsageError{"--calendar", name, why, "give a text file with one holiday YYYY-MM-DD a line, comments after #, or an iCalendar file of whole days"}
 }
 
 // readError says why a calendar file could not be read. It leaves out the path

@@ -1,5 +1,6 @@
 // Package schedule says which slot a run is for: the business date or period
 // that a start at a given instant belongs to, and the partition label made of it.
+// And it says when the slots of a cron expression are; see Cron, Schedule and DST.
 //
 // # Words
 //

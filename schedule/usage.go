@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -11,7 +12,7 @@ import (
 // environment variable or the config file; Flag names the flag all the same.
 // The command line ends with exit status 64 (EX_USAGE of sysexits.h) for it.
 type UsageError struct {
-	Flag  string // the flag, with its dashes: "--date"
+	Flag  string // the flag, with its dashes: "--date"; "" where none was typed
 	Value string // what it said, unaltered; "" when the flag is missing
 	Why   string // why that cannot be used
 	Do    string // what to do instead
@@ -23,14 +24,26 @@ const maxShown = 200
 // Error is one line: what, why, what to do. The value is quoted and its
 // unprintable characters are escaped, so that it cannot break the line.
 func (e *UsageError) Error() string {
-	what := e.Flag
+	what, why := e.Flag, e.Why
 	if e.Value != "" {
-		what += " " + quote(e.Value)
+		what = strings.TrimLeft(what+" "+quote(e.Value), " ")
 	}
-	if e.Do == "" {
-		return what + ": " + e.Why
+	if e.Do != "" {
+		why += "; " + e.Do
 	}
-	return what + ": " + e.Why + "; " + e.Do
+	if what == "" {
+		return why
+	}
+	return what + ": " + why
+}
+
+// Repeats is what Error shows of Value, as it stands there: what masks secrets in a message has to look at it by itself, since
+// before the colon of the message's own words its end can look like the name of one.
+func (e *UsageError) Repeats() string {
+	if e.Value == "" {
+		return ""
+	}
+	return quote(e.Value)
 }
 
 func quote(s string) string {
