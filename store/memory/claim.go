@@ -11,6 +11,11 @@ import (
 
 // Claim implements onerun.Claimer.
 func (s *Store) Claim(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
+	return s.ClaimKnowing(ctx, c, onerun.HostKnowledge{})
+}
+
+// ClaimKnowing implements onerun.HostClaimer.
+func (s *Store) ClaimKnowing(ctx context.Context, c onerun.Claim, k onerun.HostKnowledge) (onerun.Grant, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
 		return onerun.Grant{}, err
@@ -21,6 +26,9 @@ func (s *Store) Claim(ctx context.Context, c onerun.Claim) (onerun.Grant, error)
 	}
 	l := s.lockOf(c.Namespace, c.Lock)
 	if l.lease.Owner != "" && s.rules.Adopt(l.lease.Owner, c.Owner) {
+		if k.Held != nil { // it comes back for its grant when nobody is in the way
+			return onerun.Grant{}, s.refuse(c, onerun.Verdict{Reason: reasonHeld(k.HeldStale), Holder: *k.Held}, now)
+		}
 		g := l.grant
 		g.Adopted, g.At = true, now
 		if l.run != nil {
@@ -31,8 +39,8 @@ func (s *Store) Claim(ctx context.Context, c onerun.Claim) (onerun.Grant, error)
 	if old := s.runs[c.RunID]; old != nil && c.Job != "" && (c.Partition == "" || old.Namespace != c.Namespace || old.Key() != c.Key()) {
 		return onerun.Grant{}, fmt.Errorf("%w: the run id %s is taken by %s", onerun.ErrUsage, c.RunID, old.Name())
 	}
-	taken := s.settle(c, l, now)
-	v, facts := s.judge(c, l, now)
+	taken := s.settle(c, l, k, now)
+	v, facts := s.judge(c, l, k, now)
 	s.rules.Gap(&s.mu)
 	if v.Reason != "" {
 		if s.rules.RefusalCreates(c) && facts.Run == nil {
@@ -47,6 +55,9 @@ func (s *Store) Claim(ctx context.Context, c onerun.Claim) (onerun.Grant, error)
 	return g, nil
 }
 
+// errNoOrder: whoever wants a lock here asks again and again, and nobody knows who waits.
+var errNoOrder = fmt.Errorf("%w: a store in memory keeps no order among those who wait for a lock", onerun.ErrUsage)
+
 // check refuses a malformed claim and fills in what a policy left open.
 func check(c onerun.Claim) (onerun.Claim, error) {
 	switch {
@@ -56,6 +67,8 @@ func check(c onerun.Claim) (onerun.Claim, error) {
 		return c, fmt.Errorf("%w: a claim of partition %s needs a job", onerun.ErrUsage, c.Partition)
 	case c.Job != "" && c.RunID == "":
 		return c, fmt.Errorf("%w: a claim of a job needs a run id", onerun.ErrUsage)
+	case c.Order != onerun.OrderAny:
+		return c, errNoOrder
 	case c.TTL < 0 || c.TTL > onerun.MaxTTL:
 		return c, fmt.Errorf("%w: the lease of %s is out of range", onerun.ErrUsage, c.TTL)
 	}
@@ -71,7 +84,7 @@ func check(c onerun.Claim) (onerun.Claim, error) {
 
 // settle closes what is dead: the lock's holder, and the key's owner under another
 // lock. It is the same work whether the claim is granted afterwards or not.
-func (s *Store) settle(c onerun.Claim, l *lock, now time.Time) []onerun.Run {
+func (s *Store) settle(c onerun.Claim, l *lock, k onerun.HostKnowledge, now time.Time) []onerun.Run {
 	locks := []*lock{l}
 	if r := s.keys[s.id(c.Namespace, c.Key())]; c.Key() != "" && r != nil && r.Status == onerun.Running {
 		if l2 := s.lockOf(r.Namespace, r.Lock); l2 != l {
@@ -80,18 +93,14 @@ func (s *Store) settle(c onerun.Claim, l *lock, now time.Time) []onerun.Run {
 	}
 	var taken []onerun.Run
 	for _, l := range locks {
-		if !s.over(l, now) || s.rules.Judge(l.policy, c.Policy).OnCrash == onerun.CrashManual {
+		f := s.fateOf(l, k, now)
+		if f.evidence == "" || f.alive || !f.void && s.rules.Judge(l.policy, c.Policy).OnCrash == onerun.CrashManual {
 			continue
 		}
 		if r := l.run; r != nil {
-			out := onerun.Outcome{Status: onerun.Failed, Reason: onerun.ReasonLeaseExpired, Error: "its lease ran out"}
-			evidence := "its lease ran out at " + l.expires.Format(time.RFC3339)
-			if s.rules.Dead(l.lease) {
-				out.Reason, out.Error, evidence = onerun.ReasonOwnerDied, "its owner died", "its owner is proven dead"
-			}
-			s.close(r, out, onerun.ByMachine, now)
-			r.Evidence = evidence
-			s.event(now, onerun.EventTakenOver, r.Run, onerun.Who{Reason: string(out.Reason)}, r.Evidence)
+			s.close(r, f.end(), onerun.ByMachine, now)
+			r.Evidence = f.evidence
+			s.event(now, onerun.EventTakenOver, r.Run, onerun.Who{Reason: string(r.Reason)}, r.Evidence)
 			taken = append(taken, r.Run)
 		}
 		s.free(l)
@@ -106,7 +115,7 @@ func (s *Store) over(l *lock, now time.Time) bool {
 }
 
 // judge applies the claim table to what is there.
-func (s *Store) judge(c onerun.Claim, l *lock, now time.Time) (onerun.Verdict, onerun.Facts) {
+func (s *Store) judge(c onerun.Claim, l *lock, k onerun.HostKnowledge, now time.Time) (onerun.Verdict, onerun.Facts) {
 	f := onerun.Facts{Now: now}
 	var r *record
 	if c.Key() != "" {
@@ -115,7 +124,10 @@ func (s *Store) judge(c onerun.Claim, l *lock, now time.Time) (onerun.Verdict, o
 	if r != nil {
 		run := r.Run
 		f.Run = &run
-		f.RunStale = r.Status == onerun.Running && s.over(s.lockOf(r.Namespace, r.Lock), now)
+		if r.Status == onerun.Running {
+			run.Evidence = s.fateOf(s.lockOf(r.Namespace, r.Lock), k, now).evidence
+			f.RunStale = run.Evidence != ""
+		}
 		f.Approval = s.lastApproval(r.RunID)
 	} else if t := s.tombs[s.id(c.Namespace, c.Key())]; c.Key() != "" && t != nil {
 		f.Run = t
@@ -125,8 +137,12 @@ func (s *Store) judge(c onerun.Claim, l *lock, now time.Time) (onerun.Verdict, o
 	}
 	if l.lease.Owner != "" && (r == nil || l.run != r) {
 		h := l.holder()
-		f.LockHolder, f.LockStale = &h, s.over(l, now)
+		if evidence := s.fateOf(l, k, now).evidence; evidence != "" {
+			h.Detail, f.LockStale = evidence, true
+		}
+		f.LockHolder = &h
 	}
+	k.Stand(&f, l.lease.Owner)
 	s.rules.Facts(c, &f)
 	return s.rules.Decide(f), f
 }

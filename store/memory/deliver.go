@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/onerun-dev/onerun"
 )
@@ -22,6 +23,10 @@ func (s *Store) Deliver(ctx context.Context, lease onerun.Lease, out onerun.Outc
 	if r == nil || r.Namespace != lease.Namespace {
 		return onerun.Delivery{}, fmt.Errorf("%w: there is no run %s", onerun.ErrLost, lease.RunID)
 	}
+	return s.deliverTo(r, lease, out, now)
+}
+
+func (s *Store) deliverTo(r *record, lease onerun.Lease, out onerun.Outcome, now time.Time) (onerun.Delivery, error) {
 	i := slices.IndexFunc(r.attempts, func(a onerun.Attempt) bool { return a.Number == lease.Attempt && a.Owner == lease.Owner })
 	if i < 0 {
 		return onerun.Delivery{}, fmt.Errorf("%w: attempt %d of run %s is not that owner's", onerun.ErrLost, lease.Attempt, lease.RunID)

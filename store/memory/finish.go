@@ -79,7 +79,8 @@ func lost(l *lock) error {
 // of the attempt's own owner.
 func (s *Store) close(r *record, out onerun.Outcome, by onerun.ClosedBy, now time.Time) {
 	r.Status, r.Reason, r.ExitCode, r.Signal = out.Status, out.Reason, out.ExitCode, out.Signal
-	r.Error, r.Processed, r.Execution.Failed = onerun.CutError(out.Error), out.Processed, out.Failed
+	r.Error = onerun.CutError(out.Error)
+	r.count(out.Processed, out.Failed)
 	r.FinishedAt, r.LeaseExpiresAt, r.NextRetryAt = out.FinishedAt, time.Time{}, time.Time{}
 	if r.FinishedAt.IsZero() {
 		r.FinishedAt = now

@@ -14,6 +14,14 @@ import (
 // Explain implements onerun.Ledger. What a claim would settle first (a dead owner
 // under policy auto) is taken into account, and left as it is.
 func (s *Store) Explain(ctx context.Context, c onerun.Claim) (*onerun.Refusal, error) {
+	return s.ExplainKnowing(ctx, c, onerun.HostKnowledge{})
+}
+
+// ExplainKnowing implements onerun.HostClaimer.
+func (s *Store) ExplainKnowing(ctx context.Context, c onerun.Claim, k onerun.HostKnowledge) (*onerun.Refusal, error) {
+	if c.Order != onerun.OrderAny {
+		return nil, errNoOrder
+	}
 	now, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -21,8 +29,8 @@ func (s *Store) Explain(ctx context.Context, c onerun.Claim) (*onerun.Refusal, e
 	defer s.mu.Unlock()
 	trial := s.clone()
 	l := trial.lockOf(c.Namespace, c.Lock)
-	trial.settle(c, l, now)
-	v, _ := trial.judge(c, l, now)
+	trial.settle(c, l, k, now)
+	v, _ := trial.judge(c, l, k, now)
 	if v.Reason == "" {
 		return nil, nil
 	}

@@ -27,6 +27,7 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 	case q.RunID == "":
 		r = s.keys[s.id(q.Namespace, onerun.MakeKey(q.Job, q.Partition))]
 	}
+	detail := "cancelled in advance"
 	if r == nil {
 		if err := s.rules.Resolve(nil, q.As, false); err != nil {
 			return onerun.Run{}, err
@@ -40,6 +41,7 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 		}
 		r = s.create(c, now)
 	} else {
+		detail = fmt.Sprintf("%s to %s", r.Status, q.As)
 		if !s.rules.Expected(r.Run, q.Expect) {
 			return onerun.Run{}, changed(r.Run)
 		}
@@ -64,7 +66,7 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 	if r.FinishedAt.IsZero() {
 		r.FinishedAt = now
 	}
-	s.event(now, onerun.EventResolved, r.Run, q.Who, "as "+string(q.As))
+	s.event(now, onerun.EventResolved, r.Run, q.Who, detail)
 	return s.look(r, now), nil
 }
 

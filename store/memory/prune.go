@@ -32,7 +32,8 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 			p.Forgotten++
 		case s.rules.Bury(r.Run):
 			tomb := r.Run
-			tomb.Pruned, tomb.Labels, tomb.Error = now, nil, ""
+			tomb.Pruned, tomb.Labels, tomb.Error, tomb.Worker = now, nil, "", onerun.Worker{}
+			tomb.Evidence = "its history was pruned on " + now.UTC().Format(time.DateOnly)
 			s.tombs[s.id(r.Namespace, r.Key())] = &tomb
 			p.Keys++
 		}
@@ -139,7 +140,7 @@ func (s *Store) buriedRun(namespace, runID string) *record {
 		return nil
 	}
 	r := &record{Run: *t, seq: len(s.runs)}
-	r.Pruned = time.Time{}
+	r.Pruned, r.Evidence = time.Time{}, ""
 	if r.Attempt > 0 {
 		r.attempts = []onerun.Attempt{{Number: r.Attempt, Status: r.Status, Execution: r.Execution}}
 	}

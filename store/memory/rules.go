@@ -22,8 +22,8 @@ type Rules struct {
 	Facts func(onerun.Claim, *onerun.Facts)
 	// Adopt reports whether a claim is the one that holds the lock already.
 	Adopt func(holder, caller string) bool
-	// BeatOwns and FinishOwns report whether a lease is still the lock's.
-	BeatOwns, FinishOwns func(held, lease onerun.Lease) bool
+	// BeatOwns, FinishOwns and ReportOwns report whether a lease is still the lock's.
+	BeatOwns, FinishOwns, ReportOwns func(held, lease onerun.Lease) bool
 	// ExpiryClock gives the time by which a lease is judged to be over.
 	ExpiryClock func(store time.Time) time.Time
 	// Dead reports whether a holder is proven dead. The right rule for a store in
@@ -52,6 +52,9 @@ type Rules struct {
 	Approve func(run onerun.Run, open *onerun.Approval, q onerun.ApprovalRequest, now time.Time) error
 	// Deliver says what becomes of an end that comes late.
 	Deliver func(run onerun.Run, a onerun.Attempt, decided bool, o onerun.Outcome) onerun.DeliveryKind
+	// Unclaimed says what becomes of the end of a run that was executed without a claim; nil:
+	// its key has no run.
+	Unclaimed func(run *onerun.Run) onerun.DeliveryKind
 	// PruneStatus reports whether a run of this status may be removed, Prunable whether it
 	// may with what is open for it, Bury whether a key that is removed leaves a tombstone.
 	PruneStatus func(onerun.Status) bool
@@ -64,6 +67,9 @@ type Rules struct {
 	Usual func(ended []onerun.Run) []onerun.Run
 	// Expected reports whether a run is still what an operator looked at.
 	Expected func(run onerun.Run, e onerun.Expect) bool
+	// Item decides about an item that is there, DecideItem about a person's word.
+	Item       func(it onerun.Item, c onerun.ItemClaim) onerun.Reason
+	DecideItem func(it onerun.Item, d onerun.ItemDecision) error
 	// Retry says when the next execution is due.
 	Retry func(p onerun.Policy, now time.Time, failures int, reason onerun.Reason) (time.Time, bool)
 }
@@ -77,6 +83,9 @@ func (r Rules) complete() Rules {
 	same := func(held, lease onerun.Lease) bool { return held == lease }
 	r.BeatOwns = or(r.BeatOwns != nil, r.BeatOwns, same)
 	r.FinishOwns = or(r.FinishOwns != nil, r.FinishOwns, same)
+	r.ReportOwns = or(r.ReportOwns != nil, r.ReportOwns, same)
+	r.Item = or(r.Item != nil, r.Item, onerun.ItemVerdict)
+	r.DecideItem = or(r.DecideItem != nil, r.DecideItem, onerun.ItemDecisionAllowed)
 	r.ExpiryClock = or(r.ExpiryClock != nil, r.ExpiryClock, func(t time.Time) time.Time { return t })
 	r.Dead = or(r.Dead != nil, r.Dead, func(onerun.Lease) bool { return false })
 	r.Expires = or(r.Expires != nil, r.Expires, func(now, _ time.Time, ttl time.Duration) time.Time { return now.Add(ttl) })
@@ -93,6 +102,7 @@ func (r Rules) complete() Rules {
 	r.Resolve = or(r.Resolve != nil, r.Resolve, onerun.ResolveAllowed)
 	r.Approve = or(r.Approve != nil, r.Approve, onerun.ApproveAllowed)
 	r.Deliver = or(r.Deliver != nil, r.Deliver, onerun.DeliveryOf)
+	r.Unclaimed = or(r.Unclaimed != nil, r.Unclaimed, onerun.UnclaimedDelivery)
 	r.PruneStatus = or(r.PruneStatus != nil, r.PruneStatus, func(s onerun.Status) bool { return s == onerun.Succeeded })
 	r.Prunable = or(r.Prunable != nil, r.Prunable, func(_ onerun.Run, open *onerun.Approval) bool { return open == nil })
 	r.Usual = or(r.Usual != nil, r.Usual, func(ended []onerun.Run) []onerun.Run {

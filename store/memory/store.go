@@ -23,6 +23,8 @@ type Store struct {
 	approvals []*onerun.Approval
 	events    []onerun.Event
 	tombs     map[name]*onerun.Run // of keys that were pruned
+	items     []*onerun.Item
+	notes     map[name]onerun.Note
 }
 
 // name is a name within a namespace.
@@ -62,7 +64,7 @@ func New(opts ...Option) *Store {
 	s := &Store{
 		now:  time.Now,
 		runs: map[string]*record{}, keys: map[name]*record{},
-		locks: map[name]*lock{}, jobs: map[name]*onerun.JobState{}, tombs: map[name]*onerun.Run{},
+		locks: map[name]*lock{}, jobs: map[name]*onerun.JobState{}, tombs: map[name]*onerun.Run{}, notes: map[name]onerun.Note{},
 	}
 	for _, o := range opts {
 		o(s)
