@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 // TestPruneLooksAgain: between being chosen and being removed a run can be executed once
@@ -33,12 +34,12 @@ func TestPruneLooksAgain(t *testing.T) {
 		return g.Run
 	}
 	run := live()
-	var found []chosen
+	var found []sqlledger.Chosen
 	err = s.read(ctx, "look", func(t *tx) (err error) {
-		found, err = t.prunable(onerun.PruneRequest{Namespace: "default", Oldest: true, Limit: 10}, &cursor{})
+		found, err = t.Prunable(onerun.PruneRequest{Namespace: "default", Oldest: true, Limit: 10}, &sqlledger.Cursor{})
 		return err
 	})
-	if err != nil || len(found) != 1 || found[0].id != run.RunID {
+	if err != nil || len(found) != 1 || found[0].ID != run.RunID {
 		t.Fatalf("chosen: %v %v", found, err)
 	}
 	who := onerun.Who{By: "ann", Reason: "again"}

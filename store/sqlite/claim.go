@@ -40,33 +40,43 @@ const betweenSteps = time.Second
 
 // Claim implements onerun.Claimer.
 func (s *Store) Claim(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
-	return s.claim(ctx, c, false)
+	return s.claim(ctx, c, false, nil)
 }
 
 // ClaimWaiting implements onerun.WaitingClaimer: it waits in flock(2), and decides
 // with the lock in hand. What no lock can change (a key that has succeeded) is
 // answered at once.
 func (s *Store) ClaimWaiting(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
+	if c.Order == onerun.OrderFIFO {
+		return s.claimInLine(ctx, c)
+	}
+	return s.claimFree(ctx, c, nil)
+}
+
+// claimFree is ClaimWaiting for who may have a place in line.
+func (s *Store) claimFree(ctx context.Context, c onerun.Claim, place *filelock.Place) (onerun.Grant, error) {
 	if c.Job != "" {
-		g, err := s.claim(ctx, c, false)
+		g, err := s.claim(ctx, c, false, place)
 		var refused *onerun.Refusal
 		if !errors.As(err, &refused) || refused.Reason != onerun.RefusedRunning && refused.Reason != onerun.RefusedLocked {
 			return g, err
 		}
 	}
-	return s.claim(ctx, c, true)
+	return s.claim(ctx, c, true, place)
 }
 
-func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Grant, error) {
+func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool, place *filelock.Place) (onerun.Grant, error) {
 	switch {
 	case c.Lock == "" || c.Owner == "" || (c.Job != "" && c.RunID == ""):
 		return onerun.Grant{}, fmt.Errorf("%w: a claim needs a lock, an owner and a run id", onerun.ErrUsage)
 	case c.Job == "" && c.Partition != "":
 		return onerun.Grant{}, fmt.Errorf("%w: a partition needs a job", onerun.ErrUsage)
+	case c.Order != onerun.OrderAny && c.Order != onerun.OrderFIFO:
+		return onerun.Grant{}, fmt.Errorf("%w: order %q is unknown", onerun.ErrUsage, c.Order)
 	}
-	if h := s.holding(c.Owner); h != nil {
-		if h.lease.Namespace != c.Namespace || h.lease.Lock != c.Lock || (h.lease.RunID == "") != (c.Job == "") {
-			return onerun.Grant{}, fmt.Errorf("%w: owner id %s holds %s already, and an owner id is for one acquisition", onerun.ErrUsage, c.Owner, h.lease.Lock)
+	if h := s.Holding(c.Owner); h != nil {
+		if h.Lease.Namespace != c.Namespace || h.Lease.Lock != c.Lock || (h.Lease.RunID == "") != (c.Job == "") {
+			return onerun.Grant{}, fmt.Errorf("%w: owner id %s holds %s already, and an owner id is for one acquisition", onerun.ErrUsage, c.Owner, h.Lease.Lock)
 		}
 		return s.again(ctx, c, h)
 	}
@@ -77,7 +87,7 @@ func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Gr
 	}
 	until := time.Now().Add(betweenSteps)
 	for next := 2 * time.Millisecond; ; next = min(2*next, 50*time.Millisecond) {
-		lock, held, err := s.dir.Acquire(ctx, s.request(c, wait))
+		lock, held, err := s.dir.Acquire(ctx, s.request(c, wait, place))
 		if err != nil {
 			if ctx.Err() != nil {
 				err = &onerun.StoreError{Kind: onerun.ErrUnavailable, What: "wait for the lock", Err: ctx.Err()}
@@ -100,7 +110,7 @@ func (s *Store) claim(ctx context.Context, c onerun.Claim, wait bool) (onerun.Gr
 		if c.Job == "" {
 			refuse = s.refuseAlone
 		}
-		ref, err := refuse(ctx, c, held, time.Now().After(until))
+		ref, err := refuse(ctx, c, held, held.Behind || time.Now().After(until))
 		if err != nil {
 			return onerun.Grant{}, err
 		}
@@ -125,21 +135,21 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (s *Store) request(c onerun.Claim, wait bool) filelock.Request {
+func (s *Store) request(c onerun.Claim, wait bool, place *filelock.Place) filelock.Request {
 	return filelock.Request{
 		Namespace: c.Namespace, Lock: c.Lock, Mode: c.LockMode, Owner: c.Owner, Job: c.Job,
-		VersionLabel: c.VersionLabel, Wait: wait,
+		VersionLabel: c.VersionLabel, Wait: wait, InLine: c.Order == onerun.OrderFIFO, Place: place,
 	}
 }
 
 // again answers a claim that this process has won already.
-func (s *Store) again(ctx context.Context, c onerun.Claim, h *holding) (onerun.Grant, error) {
-	g := onerun.Grant{Lease: h.lease, At: time.Now(), LockPath: h.lock.Path, Adopted: true}
+func (s *Store) again(ctx context.Context, c onerun.Claim, h *filelock.Holding) (onerun.Grant, error) {
+	g := onerun.Grant{Lease: h.Lease, At: time.Now(), LockPath: h.Lock.Path, Adopted: true}
 	if c.Job == "" {
-		g.Run = lockRun(h.lease, time.Now())
+		g.Run = lockRun(h.Lease, time.Now())
 		return g, nil
 	}
-	runs, err := s.Runs(ctx, onerun.Query{Namespace: c.Namespace, RunID: h.lease.RunID})
+	runs, err := s.Runs(ctx, onerun.Query{Namespace: c.Namespace, RunID: h.Lease.RunID})
 	if err == nil && len(runs) != 1 {
 		err = errVanished
 	}
@@ -159,7 +169,7 @@ func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock
 	}
 	var g onerun.Grant
 	var refused *onerun.Refusal
-	var h *holding
+	var h *filelock.Holding
 	var last int64
 	var closed, closing []onerun.Run // in all, and by this transaction
 	var delivered, delivering []onerun.Delivery
@@ -205,7 +215,7 @@ func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock
 		if err := lock.Write(note(c, g)); err != nil {
 			return err
 		}
-		h = &holding{lock: lock, lease: g.Lease, mode: c.LockMode}
+		h = &filelock.Holding{Lock: lock, Lease: g.Lease, Mode: c.LockMode}
 		s.step("commit the claim")
 		return nil
 	}
@@ -228,7 +238,7 @@ func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock
 		return s.lockAlone(c, lock, view{}, last)
 	}
 	g.TakenOver, g.Delivered = closed, delivered
-	s.hold(h)
+	s.Hold(h)
 	s.step("claimed")
 	if d := s.opened(); d != nil { // what the end will need is compiled while the job works
 		go d.ready(context.WithoutCancel(ctx), sqlEndAttempt, sqlEndRun, sqlFreeLock)
@@ -239,16 +249,16 @@ func (s *Store) claimHolding(ctx context.Context, c onerun.Claim, lock *filelock
 // takeBack clears the note of a claim that the ledger could not take, or else it would
 // name a living process for as long as that lives. If the claim may have been committed
 // after all, the note stays: it is needed then.
-func (s *Store) takeBack(ctx context.Context, h *holding) {
+func (s *Store) takeBack(ctx context.Context, h *filelock.Holding) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	var there bool
 	err := s.read(ctx, "look for the claim", func(t *tx) error {
 		return t.row("SELECT EXISTS (SELECT 1 FROM onerun_attempt WHERE run_id = ?1 AND attempt = ?2 AND owner = ?3)",
-			h.lease.RunID, h.lease.Attempt, h.lease.Owner).Scan(&there)
+			h.Lease.RunID, h.Lease.Attempt, h.Lease.Owner).Scan(&there)
 	})
 	if err == nil && !there {
-		_ = h.lock.Clear()
+		_ = h.Lock.Clear()
 	}
 }
 
@@ -279,11 +289,11 @@ func (s *Store) lockAlone(c onerun.Claim, lock *filelock.Lock, found view, last 
 	lease := onerun.Lease{Namespace: c.Namespace, Lock: c.Lock, Owner: c.Owner, Token: onerun.NextToken(last, now)}
 	g := onerun.Grant{Lease: lease, Run: lockRun(lease, now), At: now, LockPath: lock.Path}
 	g.Run.Worker = s.worker(c)
-	h := &holding{lock: lock, lease: lease, mode: c.LockMode}
+	h := &filelock.Holding{Lock: lock, Lease: lease, Mode: c.LockMode}
 	if err := lock.Write(note(c, g)); err != nil {
 		return onerun.Grant{}, err
 	}
-	s.hold(h)
+	s.Hold(h)
 	s.step("claimed")
 	return g, nil
 }

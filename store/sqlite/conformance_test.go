@@ -43,6 +43,9 @@ func TestConformance(t *testing.T) {
 			Open:    func(ctx context.Context) (onerun.Store, error) { return sqlite.Open(ctx, path) },
 			Command: func() *exec.Cmd { return exec.Command(program) },
 			URL:     path,
+			Queued: func(_ context.Context, namespace string, lock onerun.LockName) (int, error) {
+				return queued(filepath.Join(filepath.Dir(path), "locks"), namespace, lock)
+			},
 		}
 	}
 	if raceDetector {

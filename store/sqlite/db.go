@@ -18,6 +18,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/filelock"
 )
 
 // checkpointPages is after how many pages the journal is folded into the database.
@@ -46,6 +47,7 @@ type db struct {
 	statements map[string]*sql.Stmt // compiled ahead, see ready
 
 	closed bool
+	still  *standing                 // nil: SQLite itself sees what others write
 	files  [len(fileSuffixes)]fileID // as this connection has them open
 }
 
@@ -176,6 +178,8 @@ func cantOpen(path string, err error) error {
 		e.Kind, e.Do = onerun.ErrCreate, "name another --store"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		e.Do = "free some space"
+	case errors.Is(err, unix.EFBIG):
+		e.Do = filelock.SizeLimitRemedy()
 	}
 	return e
 }
@@ -228,7 +232,10 @@ func (d *db) explain(what string, err error) error {
 	case lib.SQLITE_CONSTRAINT, lib.SQLITE_ERROR, lib.SQLITE_MISUSE, lib.SQLITE_INTERNAL, lib.SQLITE_NOMEM:
 		e.Kind, e.Do = onerun.ErrInternal, "please report this"
 	case lib.SQLITE_IOERR:
-		if full(filepath.Dir(d.path)) {
+		switch {
+		case d.limited():
+			e.Err, e.Do = unix.EFBIG, filelock.SizeLimitRemedy()
+		case full(filepath.Dir(d.path)):
 			e.Do = "free some space on its file system"
 		}
 	}
@@ -251,6 +258,23 @@ func (d *db) whyNoAccess(e *onerun.StoreError) error {
 		e.Do = "free some space on its file system"
 	}
 	return e
+}
+
+// limited reports whether one of the files can hardly grow by the limit on file sizes, which
+// SQLite doesn't tell from a failing disk.
+func (d *db) limited() bool {
+	const next = 1 << 20 // a transaction's, and a step of the index
+	limit, limited := filelock.SizeLimit()
+	if !limited {
+		return false
+	}
+	for _, suffix := range fileSuffixes {
+		var st unix.Stat_t
+		if unix.Lstat(d.path+suffix, &st) == nil && uint64(st.Size)+next > limit {
+			return true
+		}
+	}
+	return false
 }
 
 func full(dir string) bool {
@@ -331,6 +355,9 @@ func (d *db) transact(ctx context.Context, what, begin string, f func(t *tx) err
 	t.now = time.Now()
 	if err = errMoved; !d.moved() {
 		err = f(t)
+		if d.still != nil && stands(d.path) != *d.still { // what was read may be of two moments
+			err = errMoved
+		}
 	}
 	if err == nil {
 		err = t.exec("COMMIT")

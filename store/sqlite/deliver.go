@@ -10,6 +10,7 @@ import (
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/filelock"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 // The spool of this store is the lock files: an end is noted there before the ledger is
@@ -23,76 +24,51 @@ func (s *Store) Deliver(ctx context.Context, l onerun.Lease, out onerun.Outcome)
 	}
 	var d onerun.Delivery
 	err := s.write(ctx, "deliver an end", func(t *tx) (err error) {
-		d, err = t.deliver(l, out)
+		d, err = sqlledger.DeliverIn(t, l, out)
 		return err
 	})
 	return d, err
 }
 
-func (t *tx) deliver(l onerun.Lease, out onerun.Outcome) (onerun.Delivery, error) {
-	d := onerun.Delivery{Attempt: l.Attempt, Outcome: out}
-	found, err := t.runs("WHERE r.namespace = ?1 AND r.run_id = ?2", l.Namespace, l.RunID)
-	if err != nil {
-		return d, err
-	}
-	if len(found) == 0 {
-		return d, errVanished
-	}
-	run := found[0].Run
-	attempts, err := t.attempts(l.RunID)
-	if err != nil {
-		return d, err
-	}
-	i := slices.IndexFunc(attempts, func(a onerun.Attempt) bool { return a.Number == l.Attempt && a.Owner == l.Owner })
-	if i < 0 {
-		return d, fmt.Errorf("%w: attempt %d of run %s is not that owner's", onerun.ErrLost, l.Attempt, l.RunID)
-	}
-	a := attempts[i]
-	var decided bool
-	if err := t.row("SELECT EXISTS (SELECT 1 FROM onerun_approval WHERE run_id = ?1 AND attempt >= ?2)", l.RunID, l.Attempt).Scan(&decided); err != nil {
-		return d, err
-	}
-	ofAttempt := run
-	ofAttempt.Attempt, ofAttempt.Owner = l.Attempt, l.Owner
-	d.Kind = onerun.DeliveryOf(run, a, decided, out)
-	switch d.Kind {
-	case onerun.DeliveredApplied:
-		if err = t.end(ofAttempt, out, onerun.ByOwner); err == nil {
-			err = t.event(onerun.Event{Name: onerun.EventLateOutcome, Detail: d.Words()}, run)
-		}
-	case onerun.DeliveredCorrected:
-		if err = t.endOf(ofAttempt, a.Status, out, onerun.ByOwner); err == nil {
-			err = t.event(onerun.Event{Name: onerun.EventLateOutcome, Detail: fmt.Sprintf("corrected to %s, was %s %s", out.Status, a.Status, a.Reason)}, run)
-		}
-	case onerun.DeliveredKept:
-		err = t.keepLate(run, a, out)
+// ToDeliver implements sqlledger.Deliverer.
+func (t *tx) ToDeliver(l onerun.Lease) (onerun.Run, error) {
+	r, err := t.runIn(l.Namespace, l.RunID)
+	if err == nil && r == nil {
+		err = errVanished
 	}
 	if err != nil {
-		return d, err
+		return onerun.Run{}, err
 	}
-	after, err := t.runByID(l.RunID)
-	if err == nil {
-		d.Run = after.Run
-	}
-	return d, err
+	return r.Run, nil
 }
 
-// keepLate keeps an end beside the attempt that was closed otherwise.
-func (t *tx) keepLate(run onerun.Run, a onerun.Attempt, out onerun.Outcome) error {
+// Decided implements sqlledger.Deliverer.
+func (t *tx) Decided(runID string, attempt int) (decided bool, err error) {
+	err = t.row("SELECT EXISTS (SELECT 1 FROM onerun_approval WHERE run_id = ?1 AND attempt >= ?2)", runID, attempt).Scan(&decided)
+	return decided, err
+}
+
+// End implements sqlledger.Deliverer.
+func (t *tx) End(run onerun.Run, was onerun.Status, l onerun.Lease, out onerun.Outcome) error {
+	run.Attempt, run.Owner = l.Attempt, l.Owner
+	return t.endOf(run, was, out, onerun.ByOwner)
+}
+
+// KeepLate implements sqlledger.Deliverer.
+func (t *tx) KeepLate(l onerun.Lease, out onerun.Outcome) error {
 	if t.lazy {
 		return errLazy
 	}
 	out.Error = onerun.CutError(out.Error)
 	text, err := json.Marshal(filelock.NewOutcome(out))
 	if err == nil {
-		err = t.exec("UPDATE onerun_attempt SET late = ?3 WHERE run_id = ?1 AND attempt = ?2", run.RunID, a.Number, string(text))
+		err = t.exec("UPDATE onerun_attempt SET late = ?3 WHERE run_id = ?1 AND attempt = ?2", l.RunID, l.Attempt, string(text))
 	}
-	if err != nil {
-		return err
-	}
-	return t.event(onerun.Event{Name: onerun.EventLateOutcome, Detail: fmt.Sprintf("attempt %d ended as %s after it was closed as %s %s: %s",
-		a.Number, out.Status, a.Status, a.Reason, onerun.MayHaveRunTwice)}, run)
+	return err
 }
+
+// RunAfter implements sqlledger.Deliverer.
+func (t *tx) RunAfter(runID string) (onerun.Run, error) { return t.RunByID(runID) }
 
 // lateEnds delivers the ends that a lock file holds of runs that are not RUNNING any
 // more: those that were closed while nobody could see the file. It reports whether the
@@ -114,7 +90,7 @@ func (t *tx) lateEnds(st *settled, v view) (known bool, err error) {
 		if !open { // it is closed by closeDead, or is of another ledger
 			continue
 		}
-		d, err := t.deliver(lease, l.Outcome.Outcome())
+		d, err := sqlledger.DeliverIn(t, lease, l.Outcome.Outcome())
 		if err != nil {
 			return known, err
 		}
@@ -135,7 +111,7 @@ func (t *tx) lateEnds(st *settled, v view) (known bool, err error) {
 func (v view) ends() []filelock.Left {
 	var out []filelock.Left
 	if n := v.note; n != nil {
-		if n.Outcome != nil && n.RunID != "" {
+		if n.Outcome != nil && n.RunID != "" && !n.Unclaimed {
 			out = append(out, filelock.Left{Owner: n.Owner, RunID: n.RunID, Attempt: n.Attempt, Token: n.Token, Outcome: *n.Outcome})
 		}
 		if n.Left != nil && v.left == nil {
@@ -289,7 +265,7 @@ func (s *Store) flush(ctx context.Context, all bool) ([]onerun.Delivery, error) 
 // waitingDirs are the lock directories whose marks say that an end may wait: this one, and
 // the store's usual one, at which everybody looks.
 func (s *Store) waitingDirs() []*filelock.Dir {
-	usual := onePath(filepath.Join(filepath.Dir(s.path), locksName))
+	usual := onePath(filepath.Join(filepath.Dir(s.path), LocksName))
 	if usual == s.lockDir {
 		return []*filelock.Dir{s.dir}
 	}

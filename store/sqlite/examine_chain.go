@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 // chainRow is a row of the journal as it stands there.
@@ -18,7 +19,7 @@ type chainRow struct {
 func (r chainRow) wrong(last string) (string, error) {
 	own := r.event.RunID
 	if r.event.By != "" {
-		own = chainOperators
+		own = sqlledger.OperatorsChain
 	}
 	hash, err := link(last, r.namespace, r.event)
 	switch {

@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/onerun-dev/onerun"
 )
@@ -19,9 +22,17 @@ func lookDB(ctx context.Context, path string) (*db, error) {
 	if err := regular(path); err != nil {
 		return nil, err
 	}
-	d := &db{path: path, turn: make(chan struct{}, 1), statements: map[string]*sql.Stmt{}}
+	if readOnly(path) {
+		how, still := stillness(path)
+		return lookBy(ctx, path, how, still)
+	}
+	return lookBy(ctx, path, "", nil)
+}
+
+func lookBy(ctx context.Context, path, how string, still *standing) (*db, error) {
+	d := &db{path: path, turn: make(chan struct{}, 1), statements: map[string]*sql.Stmt{}, still: still}
 	var err error
-	if d.sql, err = sql.Open("sqlite", dsn(path)+"&_pragma=query_only(1)"); err == nil {
+	if d.sql, err = sql.Open("sqlite", dsn(path)+"&_pragma=query_only(1)"+how); err == nil {
 		err = d.patiently(ctx, func() (err error) {
 			d.conn, err = d.sql.Conn(context.WithoutCancel(ctx))
 			return err
@@ -39,6 +50,54 @@ func lookDB(ctx context.Context, path string) (*db, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// readOnly reports whether nothing can be made beside the database, here.
+func readOnly(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(filepath.Dir(path), &st) == nil && st.Flags&unix.ST_RDONLY != 0
+}
+
+// stillness says how SQLite is to read a database beside which it can make nothing, while it
+// would make both files of its journal; and what the files are, where it has to be told that
+// nobody writes. Then transact looks whether they stayed so: the file system may be read-only in
+// one place and not in another.
+//
+// Without a journal all is in the database, which is immutable then. With a journal alone, as a
+// copy or a crash leaves it, the index that others would share is made in memory: unix-none and
+// the exclusive mode are what asks for no lock that a file open for reading can't have. With
+// both files SQLite reads by itself, beside whoever writes.
+func stillness(path string) (how string, still *standing) {
+	_, journal := os.Stat(path + "-wal")
+	_, index := os.Stat(path + "-shm")
+	switch {
+	case journal != nil:
+		how = "&immutable=1"
+	case index != nil:
+		how = "&vfs=unix-none&_pragma=locking_mode(EXCLUSIVE)"
+	default:
+		return "", nil
+	}
+	now := stands(path)
+	return how, &now
+}
+
+// standing is what changes when a database's files do.
+type standing [len(fileSuffixes)]struct {
+	id       fileID
+	size     int64
+	modified unix.Timespec
+	changed  unix.Timespec
+}
+
+func stands(path string) (s standing) {
+	for i, suffix := range fileSuffixes {
+		var st unix.Stat_t
+		if unix.Lstat(path+suffix, &st) == nil {
+			s[i].id, s[i].size, s[i].modified, s[i].changed = fileID{st.Dev, st.Ino}, st.Size, st.Mtim, st.Ctim
+		}
+	}
+	return s
 }
 
 // lookKnown is lookDB of a database with this program's schema.
@@ -67,7 +126,7 @@ const startOnce = "start any job with this program: that brings it up"
 // JobNames lists the jobs that have runs, in the order of their names.
 func (s *Store) JobNames(ctx context.Context, namespace string) (names []string, err error) {
 	err = s.read(ctx, "list the jobs", func(t *tx) (err error) {
-		names, err = t.jobNames(namespace)
+		names, err = t.JobNames(namespace)
 		return err
 	})
 	return names, err

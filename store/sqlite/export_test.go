@@ -10,11 +10,11 @@ import (
 // Forget lets go of what an owner holds, as a claim does that ends in an error: the lock
 // is free, its note stays.
 func (s *Store) Forget(owner string) bool {
-	h := s.holding(owner)
+	h := s.Holding(owner)
 	if h == nil {
 		return false
 	}
-	s.letGoOf(h)
+	s.Free(h)
 	return true
 }
 

@@ -14,8 +14,8 @@ import (
 // Heartbeat implements onerun.Claimer. There is no lease to extend: it says whether
 // the run is still this owner's.
 func (s *Store) Heartbeat(ctx context.Context, l onerun.Lease) (onerun.Beat, error) {
-	h := s.holding(l.Owner)
-	if h == nil || h.lease != l {
+	h := s.Holding(l.Owner)
+	if h == nil || h.Lease != l {
 		return onerun.Beat{}, fmt.Errorf("%w: this process doesn't hold %s", onerun.ErrLost, l.Lock)
 	}
 	beat := onerun.Beat{Now: time.Now()}
@@ -34,38 +34,12 @@ func (s *Store) Heartbeat(ctx context.Context, l onerun.Lease) (onerun.Beat, err
 	return beat, err
 }
 
-// NoteStart implements onerun.Noter.
-func (s *Store) NoteStart(l onerun.Lease) error {
-	h := s.holding(l.Owner)
-	if h == nil {
-		return fmt.Errorf("%w: this process doesn't hold %s", onerun.ErrLost, l.Lock)
-	}
-	s.step("note the start")
-	return h.lock.SetForking()
-}
-
-// NoteGroup implements onerun.Noter.
-func (s *Store) NoteGroup(l onerun.Lease, pid int, startTicks uint64) error {
-	h := s.holding(l.Owner)
-	if h == nil {
-		return fmt.Errorf("%w: this process doesn't hold %s", onerun.ErrLost, l.Lock)
-	}
-	s.step("note the group")
-	return h.lock.SetGroup(pid, startTicks)
-}
-
-// LockDeleted implements onerun.LockWatcher.
-func (s *Store) LockDeleted(l onerun.Lease) bool {
-	h := s.holding(l.Owner)
-	return h != nil && h.lock.Deleted()
-}
-
 // Finish implements onerun.Claimer. The outcome is noted in the lock file, in room
 // that was allocated before the job started, then told to the ledger. Whatever fails
 // or dies in between, the next claim on this host finds the note.
 func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) error {
-	h := s.holding(l.Owner)
-	if h != nil && (h.lease.Lock != l.Lock || h.lease.Token != l.Token || h.lease.Attempt != l.Attempt || h.lease.RunID != l.RunID || h.lease.Namespace != l.Namespace) {
+	h := s.Holding(l.Owner)
+	if h != nil && (h.Lease.Lock != l.Lock || h.Lease.Token != l.Token || h.Lease.Attempt != l.Attempt || h.Lease.RunID != l.RunID || h.Lease.Namespace != l.Namespace) {
 		return fmt.Errorf("%w: this process holds another lease", onerun.ErrLost)
 	}
 	if l.RunID == "" {
@@ -80,7 +54,7 @@ func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) 
 	var noted error
 	if h != nil {
 		s.step("note the outcome")
-		noted = h.lock.SetOutcome(filelock.NewOutcome(out)) // a failure matters only if the ledger fails too
+		noted = h.Lock.SetOutcome(filelock.NewOutcome(out)) // a failure matters only if the ledger fails too
 	}
 	s.step("record the outcome")
 	record := func(t *tx) error {
@@ -100,12 +74,12 @@ func (s *Store) Finish(ctx context.Context, l onerun.Lease, out onerun.Outcome) 
 	}
 	slow.Stop()
 	if errors.Is(err, errVanished) && h != nil {
-		s.letGoOf(h) // with its note: should the ledger come back, the next claim records the end
+		s.Free(h) // with its note: should the ledger come back, the next claim records the end
 		return err
 	}
 	if err != nil && !errors.Is(err, onerun.ErrLost) {
 		if h != nil && noted == nil {
-			noted = h.lock.Sync() // the note is all there is: let it outlast a loss of power
+			noted = h.Lock.Sync() // the note is all there is: let it outlast a loss of power
 			s.markWaiting()
 		}
 		return errors.Join(err, noted)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/filelock"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 // Explain implements onerun.Ledger: it judges as a claim would, from what can be
@@ -17,6 +18,12 @@ func (s *Store) Explain(ctx context.Context, c onerun.Claim) (*onerun.Refusal, e
 	look, err := s.look(c.Namespace, c.Lock)
 	if err != nil {
 		return nil, err
+	}
+	var line *filelock.Held
+	if c.Order == onerun.OrderFIFO {
+		if line, err = s.dir.Line(c.Namespace, c.Lock); err != nil {
+			return nil, err
+		}
 	}
 	var refused *onerun.Refusal
 	err = s.read(ctx, "explain", func(t *tx) error {
@@ -54,7 +61,14 @@ func (s *Store) Explain(ctx context.Context, c onerun.Claim) (*onerun.Refusal, e
 				}
 			}
 		}
-		if v := onerun.Decide(st.facts(t.now)); v.Reason != "" {
+		f := st.facts(t.now)
+		v := onerun.Decide(f)
+		if v.Reason == "" && line != nil {
+			h := holderOf(line.Path, line.Note, line.Evidence)
+			f.LockHolder = &h
+			v = onerun.Decide(f)
+		}
+		if v.Reason != "" {
 			refused = refusal(c, v, t.now)
 		}
 		return nil
@@ -150,61 +164,31 @@ func (s *Store) complete(t *tx, r *runRow) error {
 
 // Detail implements onerun.Ledger.
 func (s *Store) Detail(ctx context.Context, namespace, runID string) (onerun.Detail, error) {
-	var d onerun.Detail
-	err := s.read(ctx, "read a run", func(t *tx) error {
-		found, err := t.runs("WHERE r.namespace = ?1 AND r.run_id = ?2", namespace, runID)
-		if err != nil {
-			return err
-		}
-		if len(found) == 0 {
-			tomb, err := t.tombstoneOf(namespace, "", runID)
-			if err == nil && tomb == nil {
-				err = fmt.Errorf("run %s: %w", runID, onerun.ErrNotFound)
-			}
-			if err != nil {
-				return err
-			}
-			d = onerun.Detail{Run: *tomb}
-			d.Events, err = t.events(runID) // what people decided is never pruned
-			return err
-		}
-		r := found[0]
-		if err := s.complete(t, r); err != nil {
-			return err
-		}
-		d = onerun.Detail{Run: r.Run}
-		if d.Attempts, err = t.attempts(runID); err != nil {
-			return err
-		}
-		if d.Approvals, err = t.approvals(runID); err != nil {
-			return err
-		}
-		if d.Events, err = t.events(runID); err != nil {
-			return err
-		}
-		d.Skips, err = t.skips(namespace, r.Job, r.Key())
-		if r.Partition == "" {
-			d.Skips = skipsAt(d.Skips, r.Run.Holder().ID())
-		}
-		return err
-	})
-	return d, err
+	read := func(ctx context.Context, what string, f func(detailTx) error) error {
+		return s.read(ctx, what, func(t *tx) error { return f(detailTx{t, s}) })
+	}
+	return sqlledger.Detail(ctx, read, namespace, runID)
 }
 
-func skipsAt(skips []onerun.Skip, holder string) []onerun.Skip {
-	var out []onerun.Skip
-	for _, k := range skips {
-		if k.Holder == holder {
-			out = append(out, k)
-		}
+// detailTx is a transaction that knows where to look for a run's owner.
+type detailTx struct {
+	*tx
+	s *Store
+}
+
+// RunIn implements sqlledger.DetailReader.
+func (t detailTx) RunIn(namespace, runID string) (*onerun.Run, error) {
+	r, err := t.runIn(namespace, runID)
+	if r == nil || err != nil {
+		return nil, err
 	}
-	return out
+	return &r.Run, t.s.complete(t.tx, r)
 }
 
 // Skips implements onerun.Ledger.
 func (s *Store) Skips(ctx context.Context, namespace, job, partition string) (skips []onerun.Skip, err error) {
 	err = s.read(ctx, "read the skips", func(t *tx) (err error) {
-		skips, err = t.skips(namespace, job, onerun.MakeKey(job, partition))
+		skips, err = t.Skips(namespace, job, onerun.MakeKey(job, partition))
 		return err
 	})
 	return skips, err
@@ -222,16 +206,10 @@ func (s *Store) Decisions(ctx context.Context, namespace, job string) (events []
 // Jobs implements onerun.Ledger.
 func (s *Store) Jobs(ctx context.Context, namespace string) ([]onerun.JobState, error) {
 	var jobs []onerun.JobState
-	err := s.read(ctx, "read the jobs", func(t *tx) error {
-		jobs = nil
-		return t.each(func(scan func(...any) error) error {
-			j := onerun.JobState{Namespace: namespace}
-			var at *int64
-			err := scan(&j.Job, &at, &j.PausedBy, &j.Reason)
-			j.PausedAt = fromMicros(at)
-			jobs = append(jobs, j)
-			return err
-		}, "SELECT job, paused_at, coalesce(paused_by, ''), coalesce(pause_reason, '') FROM onerun_job WHERE namespace = ?1 AND paused_at IS NOT NULL ORDER BY job", namespace)
+	err := s.read(ctx, "read the jobs", func(t *tx) (err error) {
+		jobs, err = sqlledger.Jobs(t.each, fromMicros,
+			"SELECT job, paused_at, coalesce(paused_by, ''), coalesce(pause_reason, '') FROM onerun_job WHERE namespace = ?1 AND paused_at IS NOT NULL ORDER BY job", namespace)
+		return err
 	})
 	return jobs, err
 }

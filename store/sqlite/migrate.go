@@ -15,7 +15,7 @@ const applicationID = 0x3172756e
 
 // schemas are the steps from one version to the next: schemas[0] makes version 1 of
 // an empty database. A step is never changed once released.
-var schemas = [...]string{schema1, schema2, schema3}
+var schemas = [...]string{schema1, schema2, schema3, schema4, schema5}
 
 //go:embed sql/001_schema.sql
 var schema1 string
@@ -25,6 +25,12 @@ var schema2 string
 
 //go:embed sql/003_output.sql
 var schema3 string
+
+//go:embed sql/004_items.sql
+var schema4 string
+
+//go:embed sql/005_notes.sql
+var schema5 string
 
 // incrementalVacuum is the mode of a database that can give room back (PRAGMA auto_vacuum).
 // Only an empty one can be put into it at no cost.

@@ -3,33 +3,30 @@ package sqlite
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	_ "embed" // queries
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/filelock"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 //go:embed sql/insert_event.sql
 var sqlInsertEvent string
 
-// chainOperators is the one chain of what people decided; a run's own events have a
-// chain each, so that machines never queue for one chain's end.
-const chainOperators = "operator"
-
-// event appends to the journal. Its hash covers the hash before it in the chain.
-func (t *tx) event(e onerun.Event, r onerun.Run) error {
+// Event implements sqlledger.Journal. An event's hash covers the hash before it in the chain.
+func (t *tx) Event(e onerun.Event, r onerun.Run) error {
 	chain := r.RunID
 	if e.By != "" {
-		chain = chainOperators
+		chain = sqlledger.OperatorsChain
 	}
 	var last string
 	err := t.row("SELECT hash FROM onerun_event WHERE chain = ?1 ORDER BY id DESC LIMIT 1", chain).Scan(&last)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err != nil && !noRows(err) {
 		return err
 	}
 	e.At, e.Job, e.Key, e.RunID = t.now, r.Job, r.Key(), r.RunID
@@ -57,11 +54,6 @@ func link(last, namespace string, e onerun.Event) (string, error) {
 	return hex.EncodeToString(hash[:]), nil
 }
 
-// decision is the event of something that a person decided.
-func decision(name string, w onerun.Who, detail string) onerun.Event {
-	return onerun.Event{Name: name, By: w.By, Terminal: w.Terminal, Reason: w.Reason, Detail: detail}
-}
-
 // Resolve implements onerun.Operator.
 func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, error) {
 	var run onerun.Run
@@ -79,8 +71,8 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 			return err
 		}
 		r := found[0]
-		if onerun.Expected(r.Run) != q.Expect {
-			return changed(r.Run)
+		if err := sqlledger.Expect(r.Run, q.Expect); err != nil {
+			return err
 		}
 		over := false
 		if r.Status == onerun.Running {
@@ -98,25 +90,22 @@ func (s *Store) Resolve(ctx context.Context, q onerun.Resolution) (onerun.Run, e
 		if err := onerun.ResolveAllowed(&r.Run, q.As, over); err != nil {
 			return err
 		}
-		if run, err = t.resolve(r.Run, q); err != nil {
+		if run, err = sqlledger.CloseAs(t, r.Run, q.As, onerun.ReasonOwnerDied); err != nil {
 			return err
 		}
-		return t.event(decision(onerun.EventResolved, q.Who, fmt.Sprintf("%s to %s", r.Status, q.As)), run)
+		return t.Event(sqlledger.Resolved(q, r.Status), run)
 	})
 	return run, err
 }
 
 func (t *tx) cancelInAdvance(q onerun.Resolution) (onerun.Run, error) {
-	if tomb, err := t.tombstoneOf(q.Namespace, onerun.MakeKey(q.Job, q.Partition), q.RunID); err != nil {
+	if tomb, err := t.TombstoneOf(q.Namespace, onerun.MakeKey(q.Job, q.Partition), q.RunID); err != nil {
 		return onerun.Run{}, err
 	} else if tomb != nil {
 		return onerun.Run{}, onerun.ResolveAllowed(tomb, q.As, false)
 	}
-	if err := onerun.ResolveAllowed(nil, q.As, false); err != nil {
+	if err := sqlledger.CancelAllowed(q); err != nil {
 		return onerun.Run{}, err
-	}
-	if q.Expect.Status != "" || q.RunID != "" || q.Partition == "" {
-		return onerun.Run{}, &onerun.StateError{Why: "the run is gone"}
 	}
 	id := onerun.NewRunID(t.now)
 	err := t.exec(sqlInsertRun, id, q.Namespace, q.Job, q.Partition, onerun.MakeKey(q.Job, q.Partition), null(q.BusinessDate), onerun.JobLock(q.Job),
@@ -124,78 +113,68 @@ func (t *tx) cancelInAdvance(q onerun.Resolution) (onerun.Run, error) {
 	if err != nil {
 		return onerun.Run{}, err
 	}
-	run, err := t.runByID(id)
+	run, err := t.RunByID(id)
 	if err != nil {
 		return onerun.Run{}, err
 	}
-	return run.Run, t.event(decision(onerun.EventResolved, q.Who, "cancelled in advance"), run.Run)
+	return run, t.Event(sqlledger.CancelledInAdvance(q), run)
 }
 
-// resolve closes a run as decided. A decision is final: no retry follows from it.
-func (t *tx) resolve(r onerun.Run, q onerun.Resolution) (onerun.Run, error) {
-	reason := onerun.Reason("")
-	if q.As == onerun.Failed {
-		reason = onerun.ReasonOwnerDied
-	}
+// ResolveRun implements sqlledger.RunCloser.
+func (t *tx) ResolveRun(r onerun.Run, as onerun.Status, reason onerun.Reason) (bool, error) {
 	n, err := t.changed(`UPDATE onerun_run SET status = ?4, reason = ?5, next_retry_at = NULL,
 		finished_at = CASE status WHEN 'RUNNING' THEN ?6 ELSE finished_at END
-		WHERE run_id = ?1 AND status = ?2 AND attempt = ?3`, r.RunID, r.Status, r.Attempt, q.As, null(reason), t.now.UnixMicro())
-	if err == nil && n != 1 {
-		err = errChanged
-	}
-	if err == nil && r.Status == onerun.Running {
-		n, err = t.changed(`UPDATE onerun_attempt SET status = ?4, reason = ?5, finished_at = ?6, closed_by = 'operator'
-			WHERE run_id = ?1 AND attempt = ?2 AND owner = ?3 AND status = 'RUNNING'`, r.RunID, r.Attempt, r.Owner, q.As, null(reason), t.now.UnixMicro())
-		if err == nil && n != 1 {
-			err = errChanged
-		}
-		if err == nil {
-			err = t.exec(sqlFreeLock, r.Namespace, r.Lock, r.Owner)
-		}
-	}
-	if err != nil {
-		return onerun.Run{}, err
-	}
-	after, err := t.runByID(r.RunID)
-	if err != nil {
-		return onerun.Run{}, err
-	}
-	return after.Run, nil
+		WHERE run_id = ?1 AND status = ?2 AND attempt = ?3`, r.RunID, r.Status, r.Attempt, as, null(reason), t.now.UnixMicro())
+	return n == 1, err
 }
 
-func changed(r onerun.Run) error {
-	return &onerun.StateError{Why: fmt.Sprintf("%s changed meanwhile: it is %s now, attempt %d; look again", r.Name(), r.Status, r.Attempt)}
+// ResolveAttempt implements sqlledger.RunCloser.
+func (t *tx) ResolveAttempt(r onerun.Run, as onerun.Status, reason onerun.Reason) (bool, error) {
+	n, err := t.changed(`UPDATE onerun_attempt SET status = ?4, reason = ?5, finished_at = ?6, closed_by = 'operator'
+		WHERE run_id = ?1 AND attempt = ?2 AND owner = ?3 AND status = 'RUNNING'`, r.RunID, r.Attempt, r.Owner, as, null(reason), t.now.UnixMicro())
+	return n == 1, err
 }
+
+// FreeLock implements sqlledger.RunCloser.
+func (t *tx) FreeLock(namespace string, lock onerun.LockName, owner string) error {
+	return t.exec(sqlFreeLock, namespace, lock, owner)
+}
+
+// Again implements sqlledger.RunCloser.
+func (t *tx) Again() error { return errChanged }
+
+// Now implements sqlledger.Journal.
+func (t *tx) Now() time.Time { return t.now }
 
 // Pause implements onerun.Operator.
 func (s *Store) Pause(ctx context.Context, q onerun.PauseRequest) error {
-	return s.write(ctx, "pause", func(t *tx) error {
-		n, err := t.changed(`INSERT INTO onerun_job (namespace, job, paused_at, paused_by, pause_reason) VALUES (?1, ?2, ?3, ?4, ?5)
-			ON CONFLICT (namespace, job) DO UPDATE SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
-			WHERE paused_at IS NULL`, q.Namespace, q.Job, t.now.UnixMicro(), q.By, q.Reason)
-		if err == nil && n == 0 {
-			err = &onerun.StateError{Why: q.Job + " is paused already; see: onerun status " + q.Job}
-		}
-		if err != nil {
-			return err
-		}
-		return t.event(decision(onerun.EventPaused, q.Who, ""), onerun.Run{Namespace: q.Namespace, Job: q.Job})
-	})
+	return sqlledger.Pause(ctx, s.write, q)
+}
+
+// Pause implements sqlledger.Pauser.
+func (t *tx) Pause(q onerun.PauseRequest) (bool, error) {
+	n, err := t.changed(`INSERT INTO onerun_job (namespace, job, paused_at, paused_by, pause_reason) VALUES (?1, ?2, ?3, ?4, ?5)
+		ON CONFLICT (namespace, job) DO UPDATE SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
+		WHERE paused_at IS NULL`, q.Namespace, q.Job, t.now.UnixMicro(), q.By, q.Reason)
+	return n != 0, err
+}
+
+// PausedBy implements sqlledger.Pauser.
+func (t *tx) PausedBy(q onerun.PauseRequest) (by, reason string, err error) {
+	err = t.row("SELECT coalesce(paused_by, ''), coalesce(pause_reason, '') FROM onerun_job WHERE namespace = ?1 AND job = ?2", q.Namespace, q.Job).Scan(&by, &reason)
+	return by, reason, err
 }
 
 // Resume implements onerun.Operator.
 func (s *Store) Resume(ctx context.Context, q onerun.PauseRequest) error {
-	return s.write(ctx, "resume", func(t *tx) error {
-		n, err := t.changed(`UPDATE onerun_job SET paused_at = NULL, paused_by = NULL, pause_reason = NULL
-			WHERE namespace = ?1 AND job = ?2 AND paused_at IS NOT NULL`, q.Namespace, q.Job)
-		if err == nil && n == 0 {
-			err = &onerun.StateError{Why: q.Job + " is not paused"}
-		}
-		if err != nil {
-			return err
-		}
-		return t.event(decision(onerun.EventResumed, q.Who, ""), onerun.Run{Namespace: q.Namespace, Job: q.Job})
-	})
+	return sqlledger.Resume(ctx, s.write, q)
+}
+
+// Resume implements sqlledger.Pauser.
+func (t *tx) Resume(q onerun.PauseRequest) (bool, error) {
+	n, err := t.changed(`UPDATE onerun_job SET paused_at = NULL, paused_by = NULL, pause_reason = NULL
+		WHERE namespace = ?1 AND job = ?2 AND paused_at IS NOT NULL`, q.Namespace, q.Job)
+	return n != 0, err
 }
 
 // forget clears what is noted in a lock file that nobody holds, of a holder that had no
@@ -231,7 +210,5 @@ func (s *Store) Unlock(ctx context.Context, u onerun.UnlockRequest) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "record the unlocking", func(t *tx) error {
-		return t.event(decision(onerun.EventUnlocked, u.Who, string(u.Lock)), onerun.Run{Namespace: u.Namespace, Job: u.Lock.Name()})
-	})
+	return sqlledger.RecordUnlock(ctx, s.write, u)
 }

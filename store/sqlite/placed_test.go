@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 // TestLinkInItsPlace: whoever shares the directory may exchange the database for a link
@@ -69,7 +70,7 @@ func TestNothingBesideATombstone(t *testing.T) {
 			return err
 		}
 		var p onerun.Pruned
-		if err := t.remove(chosen{id: "a", started: 1}, false, &p); err != nil || p.Keys != 1 {
+		if err := t.remove(sqlledger.Chosen{ID: "a", Started: 1}, false, &p); err != nil || p.Keys != 1 {
 			return errors.Join(errChanged, err)
 		}
 		if err := t.exec(insert, "b"); err == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 // asked is a query as the database got it.
@@ -82,11 +83,24 @@ func TestPlans(t *testing.T) {
 	}
 	prune := func(q onerun.PruneRequest) func() error {
 		q.Namespace, q.Limit = "default", 100
-		return func() error { _, err := tx.prunable(q, &cursor{}); return err }
+		return func() error {
+			var at sqlledger.Cursor
+			err := at.Cut(tx, q)
+			if err == nil {
+				_, err = tx.Prunable(q, &at)
+			}
+			return err
+		}
 	}
 	forget := func(q onerun.PruneRequest) func() error {
 		q.Namespace, q.Limit = "default", 100
-		return func() error { _, err := tx.forget(q); return err }
+		return func() error {
+			keys, err := tx.Forgettable(q)
+			if err == nil {
+				err = tx.Forget(q.Namespace, keys)
+			}
+			return err
+		}
 	}
 	for _, id := range []string{"r", "r2"} {
 		if err := tx.exec(`INSERT INTO onerun_run (run_id, namespace, job, partition, key, lock, status, attempt, started_at)
@@ -94,6 +108,11 @@ func TestPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	items := func(q onerun.ItemQuery) func() error {
+		q.Namespace = "default"
+		return func() error { where, args := itemsWhere(q); _, err := tx.items(where, args...); return err }
+	}
+	open := []onerun.ItemState{onerun.ItemFailed, onerun.ItemStarted}
 	failed := []onerun.Status{onerun.Failed}
 	cut := time.Now()
 	for what, c := range map[string]struct {
@@ -120,8 +139,8 @@ func TestPlans(t *testing.T) {
 			_, err := tx.state(onerun.Claim{Namespace: "default", Job: "j", Partition: "p", Lock: "job/j"})
 			return err
 		}, "onerun_run_key (namespace=? AND key=?)"},
-		"a tombstone":                   {func() error { _, err := tx.tombstoneOf("default", "", "r"); return err }, "onerun_tombstone_run (run_id=?"},
-		"events":                        {func() error { _, err := tx.events("r"); return err }, "onerun_event_run (run_id=?)"},
+		"a tombstone":                   {func() error { _, err := tx.TombstoneOf("default", "", "r"); return err }, "onerun_tombstone_run (run_id=?"},
+		"events":                        {func() error { _, err := tx.EventsOf("r"); return err }, "onerun_event_run (run_id=?)"},
 		"to prune by age":               {prune(onerun.PruneRequest{Before: cut}), "onerun_run_status (status=? AND started_at>? AND started_at<?)"},
 		"to prune by age of a job":      {prune(onerun.PruneRequest{Before: cut, Job: "j"}), "onerun_run_job (namespace=? AND job=? AND status=? AND (started_at,run_id)>(?,?) AND started_at<?)"},
 		"to prune by number of a job":   {prune(onerun.PruneRequest{Keep: 5, Job: "j"}), "onerun_run_job (namespace=? AND job=? AND status=?"},
@@ -129,10 +148,14 @@ func TestPlans(t *testing.T) {
 		"to prune the oldest":           {prune(onerun.PruneRequest{Oldest: true}), "onerun_run_status (status=? AND started_at>? AND started_at<?)"},
 		"to prune the oldest of a job":  {prune(onerun.PruneRequest{Oldest: true, Job: "j"}), "onerun_run_job (namespace=? AND job=? AND status=? AND (started_at,run_id)>(?,?) AND started_at<?)"},
 		"to prune one key":              {prune(onerun.PruneRequest{Job: "j", Partition: "p"}), "onerun_run_key (namespace=? AND key=?)"},
-		"whether something is approved": {func() error { _, err := tx.openApproval("r"); return err }, "onerun_approval_run (run_id=?)"},
-		"a step of pruning":             {func() error { return tx.remove(chosen{"r", 1}, false, &onerun.Pruned{}) }, "PRIMARY KEY (namespace=? AND lock=?)"},
-		"a step of forgetting":          {func() error { return tx.remove(chosen{"r2", 1}, true, &onerun.Pruned{}) }, "PRIMARY KEY (run_id=?)"},
+		"whether something is approved": {func() error { _, err := tx.OpenApproval("r"); return err }, "onerun_approval_run (run_id=?)"},
+		"a step of pruning":             {func() error { return tx.remove(sqlledger.Chosen{ID: "r", Started: 1}, false, &onerun.Pruned{}) }, "PRIMARY KEY (namespace=? AND lock=?)"},
+		"a step of forgetting":          {func() error { return tx.remove(sqlledger.Chosen{ID: "r2", Started: 1}, true, &onerun.Pruned{}) }, "PRIMARY KEY (run_id=?)"},
 		"to forget by age":              {forget(onerun.PruneRequest{Before: cut}), "PRIMARY KEY (namespace=?)"},
+		"items":                         {items(onerun.ItemQuery{Limit: 50}), "onerun_item_all (namespace=?)"},
+		"items of a job":                {items(onerun.ItemQuery{Job: "j", Limit: 50}), "onerun_item_job (namespace=? AND job=?)"},
+		"items that are not done":       {items(onerun.ItemQuery{States: open, Limit: 50}), "onerun_item_open (namespace=?)"},
+		"one item":                      {func() error { _, err := tx.item("default", "j", "i"); return err }, "PRIMARY KEY (namespace=? AND job=? AND item=?)"},
 		"to forget a key":               {forget(onerun.PruneRequest{Job: "j", Partition: "p"}), "PRIMARY KEY (namespace=? AND key=?)"},
 	} {
 		seen = nil

@@ -3,13 +3,13 @@ package sqlite
 import (
 	"context"
 	_ "embed" // queries
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 //go:embed sql/bury.sql
@@ -32,86 +32,21 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 	if err != nil {
 		return onerun.Pruned{}, err
 	}
-	at, err := decodeCursor(q.Cursor)
+	found, err := sqlledger.Look(ctx, s.read, q, math.MinInt64)
 	if err != nil {
 		return onerun.Pruned{}, err
-	}
-	var found []chosen
-	err = s.read(ctx, "look for what to prune", func(t *tx) error {
-		found, err = t.prunable(q, at)
-		return err
-	})
-	if err != nil {
-		return onerun.Pruned{}, err
-	}
-	more := len(found) > q.Limit
-	found = found[:min(len(found), q.Limit)]
-	if n := len(found); n > 0 {
-		at.Started, at.ID = found[n-1].started, found[n-1].id
 	}
 	var p onerun.Pruned
-	began := time.Now()
-	err = s.lightly(ctx, "prune", func(t *tx) error {
-		p, began = onerun.Pruned{More: more, Cursor: at.encode()}, t.now
-		for _, c := range found {
-			if err := t.remove(c, q.ForgetKeys, &p); err != nil {
-				return err
-			}
-		}
-		if q.ForgetKeys && !more {
-			n, err := t.forget(q)
-			p.Forgotten += min(n, int64(q.Limit))
-			p.More = n > int64(q.Limit)
-			if err != nil {
-				return err
-			}
-		}
-		p.Held = time.Since(began)
-		if p.Runs+p.Forgotten == 0 || q.By == "" || q.Cursor != "" { // the first step stands for all
-			return nil
-		}
-		return t.event(decision(onerun.EventPruned, q.Who, q.Words()), onerun.Run{Namespace: q.Namespace, Job: q.Job, Partition: q.Partition})
+	err = s.lightly(ctx, "prune", func(t *tx) (err error) {
+		p, err = found.Remove(t, q)
+		p.Held = time.Since(t.now)
+		return err
 	})
 	return p, err
 }
 
-// chosen is a run that a request is about, as it was when it was looked for.
-type chosen struct {
-	id      string
-	started int64
-}
-
-// cursor is where a request has come to, and what its first step found out.
-type cursor struct {
-	Cuts    map[string]cut // by job: the newest of its successes that are too many
-	Started int64          // everything up to here has been looked at
-	ID      string
-}
-
-type cut struct {
-	Started int64
-	ID      string
-}
-
-func (c *cursor) encode() string {
-	b, _ := json.Marshal(c) // numbers and strings
-	return string(b)
-}
-
-func decodeCursor(s string) (*cursor, error) {
-	c := &cursor{Started: math.MinInt64}
-	if s == "" {
-		return c, nil
-	}
-	if err := json.Unmarshal([]byte(s), c); err != nil {
-		return nil, fmt.Errorf("%w: that is no cursor of this store's: %w", onerun.ErrUsage, err)
-	}
-	return c, nil
-}
-
-// prunable finds the runs that a request is about, at most one more than it may remove,
-// those that began first first. What is open for a run keeps it.
-func (t *tx) prunable(q onerun.PruneRequest, at *cursor) ([]chosen, error) {
+// Prunable implements sqlledger.Looker.
+func (t *tx) Prunable(q onerun.PruneRequest, at *sqlledger.Cursor) ([]sqlledger.Chosen, error) {
 	where, args := "true", []any{q.Namespace, at.Started, at.ID, math.MaxInt64}
 	and := func(condition string, arg any) {
 		args = append(args, arg)
@@ -130,34 +65,26 @@ func (t *tx) prunable(q onerun.PruneRequest, at *cursor) ([]chosen, error) {
 			and("(key IS NULL OR job <> ?%d)", job)
 		}
 	}
-	if q.Keep > 0 {
-		if err := t.cuts(q, at); err != nil {
-			return nil, err
-		}
-	}
 	if q.Partition == "" && !q.Oldest { // nothing beyond the last of all bounds
-		last := int64(math.MinInt64)
+		var bound *int64
 		if !q.Before.IsZero() {
-			last = before
+			bound = &before
 		}
-		for _, c := range at.Cuts {
-			last = max(last, c.Started)
-		}
-		args[3] = last
+		args[3] = at.Last(bound, math.MinInt64)
 	}
 	query := `SELECT run_id, started_at, coalesce(finished_at, started_at), job FROM onerun_run r
 		WHERE namespace = ?1 AND status = 'SUCCEEDED' AND started_at BETWEEN ?2 AND ?4 AND (started_at, run_id) > (?2, ?3) AND ` + where + `
 		AND NOT EXISTS (SELECT 1 FROM onerun_approval a WHERE a.run_id = r.run_id AND a.used_at IS NULL)
 		ORDER BY started_at, run_id`
-	var found []chosen
+	var found []sqlledger.Chosen
 	err := t.each(func(scan func(...any) error) error {
-		var c chosen
+		var c sqlledger.Chosen
 		var finished int64
 		var job string
-		if err := scan(&c.id, &c.started, &finished, &job); err != nil {
+		if err := scan(&c.ID, &c.Started, &finished, &job); err != nil {
 			return err
 		}
-		if q.Partition != "" || q.Oldest || !q.Before.IsZero() && finished < before || at.Cuts[job].includes(c) {
+		if q.Partition != "" || q.Oldest || !q.Before.IsZero() && finished < before || at.Cuts[job].Includes(c) {
 			found = append(found, c)
 		}
 		if len(found) > q.Limit {
@@ -174,62 +101,41 @@ func (t *tx) prunable(q onerun.PruneRequest, at *cursor) ([]chosen, error) {
 // errEnough ends the reading of rows.
 var errEnough = errors.New("enough")
 
-// includes reports whether a run is one of those that are too many of its job.
-func (c cut) includes(r chosen) bool {
-	return c.ID != "" && (r.started < c.Started || r.started == c.Started && r.id <= c.ID)
+// CutOf implements sqlledger.Cutter.
+func (t *tx) CutOf(namespace, job string, keep int) (c sqlledger.Cut, ok bool, err error) {
+	err = t.row(`SELECT started_at, run_id FROM onerun_run WHERE namespace = ?1 AND job = ?2 AND status = 'SUCCEEDED'
+		ORDER BY started_at DESC, run_id DESC LIMIT 1 OFFSET ?3`, namespace, job, keep).Scan(&c.Started, &c.ID)
+	if noRows(err) {
+		return c, false, nil
+	}
+	return c, true, err
 }
 
-// cuts finds, for each job, the newest of its successes that are too many. To find it is
-// to walk over all that stay, so it is done in a request's first step only.
-func (t *tx) cuts(q onerun.PruneRequest, at *cursor) error {
-	if at.Cuts != nil {
-		return nil
-	}
-	at.Cuts = map[string]cut{}
-	jobs := []string{q.Job}
-	if q.Job == "" {
-		var err error
-		if jobs, err = t.jobNames(q.Namespace); err != nil {
-			return err
-		}
-	}
-	for _, job := range jobs {
-		var c cut
-		err := t.row(`SELECT started_at, run_id FROM onerun_run WHERE namespace = ?1 AND job = ?2 AND status = 'SUCCEEDED'
-			ORDER BY started_at DESC, run_id DESC LIMIT 1 OFFSET ?3`, q.Namespace, job, q.Keep).Scan(&c.Started, &c.ID)
-		if noRows(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		at.Cuts[job] = c
-	}
-	return nil
-}
-
-// jobNames lists the jobs that have runs, by one look-up each.
-func (t *tx) jobNames(namespace string) ([]string, error) {
-	var names []string
-	err := t.each(func(scan func(...any) error) error {
-		var n string
-		err := scan(&n)
-		names = append(names, n)
-		return err
-	}, `WITH RECURSIVE j (job) AS (
+// JobNames implements sqlledger.Cutter, by one look-up each.
+func (t *tx) JobNames(namespace string) ([]string, error) {
+	return sqlledger.Texts(t.each, `WITH RECURSIVE j (job) AS (
 			SELECT min(job) FROM onerun_run WHERE namespace = ?1
 			UNION ALL
 			SELECT (SELECT min(job) FROM onerun_run WHERE namespace = ?1 AND job > j.job) FROM j WHERE j.job IS NOT NULL
 		) SELECT job FROM j WHERE job IS NOT NULL`, namespace)
-	return names, err
+}
+
+// Remove implements sqlledger.Pruner.
+func (t *tx) Remove(found []sqlledger.Chosen, forget bool, p *onerun.Pruned) error {
+	for _, c := range found {
+		if err := t.remove(c, forget, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // remove takes one run away, if it is still what it was when it was chosen.
-func (t *tx) remove(c chosen, forget bool, p *onerun.Pruned) error {
+func (t *tx) remove(c sqlledger.Chosen, forget bool, p *onerun.Pruned) error {
 	var namespace, job, key string
-	id := c.id
+	id := c.ID
 	err := t.row(`SELECT namespace, job, coalesce(key, '') FROM onerun_run r WHERE run_id = ?1 AND started_at = ?2 AND status = 'SUCCEEDED'
-		AND NOT EXISTS (SELECT 1 FROM onerun_approval a WHERE a.run_id = r.run_id AND a.used_at IS NULL)`, id, c.started).Scan(&namespace, &job, &key)
+		AND NOT EXISTS (SELECT 1 FROM onerun_approval a WHERE a.run_id = r.run_id AND a.used_at IS NULL)`, id, c.Started).Scan(&namespace, &job, &key)
 	if noRows(err) {
 		return nil
 	}
@@ -265,9 +171,8 @@ func (t *tx) remove(c chosen, forget bool, p *onerun.Pruned) error {
 	return err
 }
 
-// forget removes tombstones that a request is about, and returns how many there were, at
-// most one more than it may remove.
-func (t *tx) forget(q onerun.PruneRequest) (n int64, err error) {
+// Forgettable implements sqlledger.Pruner.
+func (t *tx) Forgettable(q onerun.PruneRequest) ([]string, error) {
 	where, args := "namespace = ?1 AND NOT two_people", []any{q.Namespace, q.Limit + 1}
 	and := func(condition string, arg any) {
 		args = append(args, arg)
@@ -276,8 +181,6 @@ func (t *tx) forget(q onerun.PruneRequest) (n int64, err error) {
 	switch {
 	case q.Partition != "":
 		and("key = ?%d", onerun.MakeKey(q.Job, q.Partition))
-	case !q.Oldest && q.Before.IsZero(): // a number to keep says nothing of keys whose runs are gone
-		return 0, nil
 	case !q.Oldest:
 		and("finished_at < ?%d", q.Before.UnixMicro())
 	}
@@ -287,22 +190,21 @@ func (t *tx) forget(q onerun.PruneRequest) (n int64, err error) {
 	for _, job := range q.TwoPeople {
 		and("job <> ?%d", job)
 	}
-	var keys []string
-	err = t.each(func(scan func(...any) error) error {
-		var key string
-		err := scan(&key)
-		keys = append(keys, key)
-		return err
-	}, "SELECT key FROM onerun_tombstone WHERE "+where+" LIMIT ?2", args...)
-	for _, key := range keys[:min(len(keys), q.Limit)] {
+	return sqlledger.Texts(t.each, "SELECT key FROM onerun_tombstone WHERE "+where+" LIMIT ?2", args...)
+}
+
+// Forget implements sqlledger.Pruner.
+func (t *tx) Forget(namespace string, keys []string) error {
+	for _, key := range keys {
+		err := t.keepToken(namespace, key)
 		if err == nil {
-			err = t.keepToken(q.Namespace, key)
+			err = t.exec("DELETE FROM onerun_tombstone WHERE namespace = ?1 AND key = ?2", namespace, key)
 		}
-		if err == nil {
-			err = t.exec("DELETE FROM onerun_tombstone WHERE namespace = ?1 AND key = ?2", q.Namespace, key)
+		if err != nil {
+			return err
 		}
 	}
-	return int64(len(keys)), err
+	return nil
 }
 
 // Size implements onerun.Sizer.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 // allStatuses in the order of nothing in particular.
@@ -91,72 +92,66 @@ func (t *tx) selected(q onerun.Query) ([]*runRow, error) {
 
 // page is a query for runs in some states, or in any.
 func (t *tx) page(q onerun.Query, statuses ...onerun.Status) ([]*runRow, error) {
-	where, args := []string{"r.namespace = ?"}, []any{q.Namespace}
-	and := func(condition string, arg ...any) {
-		where = append(where, condition)
-		args = append(args, arg...)
-	}
+	var c sqlledger.Where
+	c.And("r.namespace = ?", q.Namespace)
 	if q.RunID != "" {
-		and("r.run_id = ?", q.RunID)
+		c.And("r.run_id = ?", q.RunID)
 	}
 	switch {
 	case q.Partition != "":
-		and("r.key = ?", onerun.MakeKey(q.Job, q.Partition))
+		c.And("r.key = ?", onerun.MakeKey(q.Job, q.Partition))
 	case q.Job != "":
-		and("r.job = ?", q.Job)
+		c.And("r.job = ?", q.Job)
 	}
 	switch {
 	case q.RetryDue: // of the few with a retry, not of the many that FAILED: + keeps an index from being used
-		and("+r.status = 'FAILED' AND r.next_retry_at IS NOT NULL")
+		c.And("+r.status = 'FAILED' AND r.next_retry_at IS NOT NULL")
 	case len(statuses) == 1:
-		and("r.status = ?", statuses[0])
+		c.And("r.status = ?", statuses[0])
 	case len(statuses) > 1:
 		in := make([]any, len(statuses))
 		for i, st := range statuses {
 			in[i] = st
 		}
-		and("r.status IN (?"+strings.Repeat(", ?", len(in)-1)+")", in...)
+		c.And("r.status IN (?"+strings.Repeat(", ?", len(in)-1)+")", in...)
 	}
 	if !q.Since.IsZero() {
-		and("r.started_at >= ?", q.Since.UnixMicro())
+		c.And("r.started_at >= ?", q.Since.UnixMicro())
 	}
 	if !q.Until.IsZero() {
-		and("r.started_at < ?", q.Until.UnixMicro())
+		c.And("r.started_at < ?", q.Until.UnixMicro())
 	}
-	tail := "WHERE " + strings.Join(where, " AND ") + " ORDER BY r.started_at DESC, r.run_id DESC"
+	tail := c.String() + " ORDER BY r.started_at DESC, r.run_id DESC"
 	if q.Limit > 0 {
 		tail += fmt.Sprintf(" LIMIT %d", q.Limit)
 	}
-	return t.runs(tail, args...)
+	return t.runs(tail, c.Args...)
 }
 
 // tombs are the tombstones that a query selects.
 func (t *tx) tombs(q onerun.Query) ([]*runRow, error) {
-	where, args := "WHERE namespace = ?", []any{q.Namespace}
-	and := func(condition string, arg any) {
-		where += " AND " + condition
-		args = append(args, arg)
-	}
+	var c sqlledger.Where
+	c.And("namespace = ?", q.Namespace)
 	switch {
 	case q.RetryDue:
 		return nil, nil
 	case q.Partition != "":
-		and("key = ?", onerun.MakeKey(q.Job, q.Partition))
+		c.And("key = ?", onerun.MakeKey(q.Job, q.Partition))
 	case q.Job != "":
-		and("job = ?", q.Job)
+		c.And("job = ?", q.Job)
 	}
 	if q.RunID != "" {
-		and("run_id = ?", q.RunID)
+		c.And("run_id = ?", q.RunID)
 	}
 	if !q.Since.IsZero() {
-		and("started_at >= ?", q.Since.UnixMicro())
+		c.And("started_at >= ?", q.Since.UnixMicro())
 	}
 	if !q.Until.IsZero() {
-		and("started_at < ?", q.Until.UnixMicro())
+		c.And("started_at < ?", q.Until.UnixMicro())
 	}
-	where += " ORDER BY started_at DESC"
+	tail := " ORDER BY started_at DESC"
 	if q.Limit > 0 && len(q.Statuses) == 0 {
-		where += fmt.Sprintf(" LIMIT %d", q.Limit)
+		tail += fmt.Sprintf(" LIMIT %d", q.Limit)
 	}
 	var out []*runRow
 	err := t.each(func(scan func(...any) error) error {
@@ -165,7 +160,7 @@ func (t *tx) tombs(q onerun.Query) ([]*runRow, error) {
 			out = append(out, &runRow{Run: r})
 		}
 		return err
-	}, tombColumns+where, args...)
+	}, tombColumns+c.String()+tail, c.Args...)
 	return out, err
 }
 

@@ -6,10 +6,11 @@ import (
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/filelock"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
-// attempts reads the attempts of a run in their order.
-func (t *tx) attempts(runID string) ([]onerun.Attempt, error) {
+// Attempts implements sqlledger.Deliverer and sqlledger.DetailReader.
+func (t *tx) Attempts(runID string) ([]onerun.Attempt, error) {
 	var out []onerun.Attempt
 	err := t.each(func(scan func(...any) error) error {
 		var a onerun.Attempt
@@ -40,57 +41,30 @@ func (t *tx) attempts(runID string) ([]onerun.Attempt, error) {
 	return out, err
 }
 
-// approvals reads the approvals of a run, oldest first.
-func (t *tx) approvals(runID string) ([]onerun.Approval, error) {
-	var out []onerun.Approval
-	err := t.each(func(scan func(...any) error) error {
-		a := onerun.Approval{RunID: runID}
-		var created, expires, used, requested *int64
-		err := scan(&a.ID, &a.Status, &a.Attempt, &a.Reason, &a.By, &created, &expires, &used, &a.UsedBy, &a.RequestedBy, &a.RequestReason, &requested)
-		a.CreatedAt, a.ExpiresAt, a.UsedAt, a.RequestedAt = fromMicros(created), fromMicros(expires), fromMicros(used), fromMicros(requested)
-		out = append(out, a)
-		return err
-	}, `SELECT id, status, attempt, reason, approved_by, created_at, expires_at, used_at, coalesce(used_attempt, 0),
+// Approvals implements sqlledger.DetailReader.
+func (t *tx) Approvals(runID string) ([]onerun.Approval, error) {
+	return sqlledger.Approvals(t.each, fromMicros, `SELECT id, status, attempt, reason, approved_by, created_at, expires_at, used_at, coalesce(used_attempt, 0),
 		coalesce(requested_by, ''), coalesce(request_reason, ''), requested_at
 		FROM onerun_approval WHERE run_id = ?1 ORDER BY id`, runID)
-	return out, err
 }
 
-// events reads the events of a run, oldest first.
-func (t *tx) events(runID string) ([]onerun.Event, error) {
+// EventsOf implements sqlledger.DetailReader.
+func (t *tx) EventsOf(runID string) ([]onerun.Event, error) {
 	return t.eventsWhere("run_id = ?1", runID)
 }
 
 // decisions reads what people decided about a job as a whole, or about a lock of its name.
 func (t *tx) decisions(namespace, job string) ([]onerun.Event, error) {
-	return t.eventsWhere("chain = ?1 AND namespace = ?2 AND job = ?3 AND run_id IS NULL", chainOperators, namespace, job)
+	return t.eventsWhere("chain = ?1 AND namespace = ?2 AND job = ?3 AND run_id IS NULL", sqlledger.OperatorsChain, namespace, job)
 }
 
 func (t *tx) eventsWhere(where string, args ...any) ([]onerun.Event, error) {
-	var out []onerun.Event
-	err := t.each(func(scan func(...any) error) error {
-		var e onerun.Event
-		var at *int64
-		err := scan(&e.RunID, &e.Namespace, &e.ID, &at, &e.Name, &e.Job, &e.Key, &e.By, &e.Reason, &e.Detail, &e.Terminal)
-		e.At = fromMicros(at)
-		out = append(out, e)
-		return err
-	}, `SELECT coalesce(run_id, ''), namespace, id, at, event, job, coalesce(key, ''), coalesce(by, ''), coalesce(reason, ''), coalesce(detail, ''), coalesce(terminal, '')
+	return sqlledger.Events(t.each, fromMicros, `SELECT coalesce(run_id, ''), namespace, id, at, event, job, coalesce(key, ''), coalesce(by, ''), coalesce(reason, ''), coalesce(detail, ''), coalesce(terminal, '')
 		FROM onerun_event WHERE `+where+` ORDER BY id`, args...)
-	return out, err
 }
 
-// skips reads the refusals of a key, or of an unkeyed job, oldest first.
-func (t *tx) skips(namespace, job, key string) ([]onerun.Skip, error) {
-	var out []onerun.Skip
-	err := t.each(func(scan func(...any) error) error {
-		k := onerun.Skip{Namespace: namespace, Job: job, Key: key}
-		var first, last *int64
-		err := scan(&k.Reason, &k.Holder, &k.Detail, &k.Count, &first, &last)
-		k.FirstAt, k.LastAt = fromMicros(first), fromMicros(last)
-		out = append(out, k)
-		return err
-	}, `SELECT reason, holder, detail, count, first_at, last_at FROM onerun_skip
+// Skips implements sqlledger.DetailReader.
+func (t *tx) Skips(namespace, job, key string) ([]onerun.Skip, error) {
+	return sqlledger.Skips(t.each, fromMicros, `SELECT reason, holder, detail, count, first_at, last_at FROM onerun_skip
 		WHERE namespace = ?1 AND job = ?2 AND key = ?3 ORDER BY first_at, reason, holder`, namespace, job, key)
-	return out, err
 }

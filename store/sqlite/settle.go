@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 //go:embed sql/run_columns.sql
@@ -103,11 +104,13 @@ func (t *tx) leftBehind(st *settled, found view) error {
 	f := found.fate()
 	if n.RunID != "" {
 		known, err := t.lateEnds(st, found)
-		known = known || n.Token <= given // a run that was pruned
+		known = known || n.Token <= given && n.Ledger == "" && !n.Unclaimed // a run that was pruned
 		if err != nil || known {
 			return err
 		}
 		switch {
+		case n.Unclaimed && n.Outcome != nil: // it stands in the spool of another store's as well
+			return nil
 		case n.Outcome != nil:
 			f = fate{liveness: onerun.Unknown, stale: true, evidence: "the lock file holds the end of run " + n.RunID +
 				" of another ledger, which doesn't have it yet: start that job once on its own store, or delete the file"}
@@ -172,7 +175,7 @@ func (t *tx) closeDead(r **runRow, f fate, st *settled) error {
 	} else {
 		st.closed = append(st.closed, closed.Run)
 	}
-	if err := t.event(event, closed.Run); err != nil {
+	if err := t.Event(event, closed.Run); err != nil {
 		return err
 	}
 	if st.run != nil && st.run.RunID == run.RunID {
@@ -264,7 +267,7 @@ func (t *tx) state(c onerun.Claim) (*settled, error) {
 			return nil, err
 		}
 		if st.run.Status != onerun.Running {
-			if st.approval, err = t.openApproval(*own); err != nil {
+			if st.approval, err = t.OpenApproval(*own); err != nil {
 				return nil, err
 			}
 		}
@@ -305,17 +308,23 @@ func (t *tx) runByID(id string) (*runRow, error) {
 	return found[0], nil
 }
 
-func (t *tx) openApproval(runID string) (*onerun.Approval, error) {
-	all, err := t.approvals(runID)
+// RunByID implements sqlledger.RunCloser.
+func (t *tx) RunByID(id string) (onerun.Run, error) {
+	r, err := t.runByID(id)
 	if err != nil {
-		return nil, err
+		return onerun.Run{}, err
 	}
-	for _, a := range all {
-		if a.UsedAt.IsZero() {
-			return &a, nil
-		}
-	}
-	return nil, nil
+	return r.Run, nil
+}
+
+// runIn reads a run of a namespace; nil: there is none.
+func (t *tx) runIn(namespace, id string) (*runRow, error) {
+	return sqlledger.One(t.runs("WHERE r.namespace = ?1 AND r.run_id = ?2", namespace, id))
+}
+
+// OpenApproval implements sqlledger.Approver.
+func (t *tx) OpenApproval(runID string) (*onerun.Approval, error) {
+	return sqlledger.Unspent(t.Approvals(runID))
 }
 
 // runs reads runs with their last attempts.

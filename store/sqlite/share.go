@@ -111,7 +111,7 @@ func (s *Store) makeDir() error {
 func (s *Store) sharings(gid int) []filelock.Sharing {
 	dir, name := filepath.Dir(s.path), filepath.Base(s.path)
 	parts := []filelock.Sharing{filelock.ShareLocks(s.lockDir, gid)}
-	usual := filepath.Join(dir, locksName)
+	usual := filepath.Join(dir, LocksName)
 	if st, err := os.Lstat(usual); err == nil && st.IsDir() && usual != s.lockDir {
 		parts = append(parts, filelock.ShareLocks(usual, gid))
 	}
@@ -123,13 +123,13 @@ func (s *Store) sharings(gid int) []filelock.Sharing {
 		},
 		Skip: func(file string) bool {
 			st, err := os.Lstat(filepath.Join(dir, file))
-			return err == nil && st.IsDir() && (file == locksName || file == "lost+found")
+			return err == nil && st.IsDir() && (file == LocksName || file == "lost+found")
 		},
 	})
 }
 
-// locksName is the usual lock directory, beside the database.
-const locksName = "locks"
+// LocksName is the usual lock directory, beside the database.
+const LocksName = "locks"
 
 // Access is who may use a store, by the bits of its directory.
 type Access struct {

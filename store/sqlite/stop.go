@@ -6,6 +6,7 @@ import (
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/filelock"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 // Stop implements onerun.Operator. The owner may be another account's process, which no
@@ -15,16 +16,15 @@ func (s *Store) Stop(ctx context.Context, q onerun.StopRequest) error {
 	var dir *filelock.Dir
 	var run *runRow
 	err := s.write(ctx, "stop", func(t *tx) error {
-		found, err := t.runs("WHERE r.namespace = ?1 AND r.run_id = ?2", q.Namespace, q.RunID)
-		if err != nil {
+		var err error
+		if run, err = t.runIn(q.Namespace, q.RunID); err != nil {
 			return err
 		}
-		if len(found) == 0 {
+		if run == nil {
 			return fmt.Errorf("run %s: %w", q.RunID, onerun.ErrNotFound)
 		}
-		run = found[0]
-		if onerun.Expected(run.Run) != q.Expect {
-			return changed(run.Run)
+		if err := sqlledger.Expect(run.Run, q.Expect); err != nil {
+			return err
 		}
 		over := false
 		if run.Status == onerun.Running {
@@ -40,19 +40,10 @@ func (s *Store) Stop(ctx context.Context, q onerun.StopRequest) error {
 		if dir, err = s.dirOf(run); err != nil {
 			return err
 		}
-		return t.event(decision(onerun.EventStopRequested, q.Who, ""), run.Run)
+		return t.Event(sqlledger.StopRequested(q), run.Run)
 	})
 	if err != nil {
 		return err
 	}
 	return dir.RequestStop(run.Namespace, run.Lock, run.Owner, q.By+": "+q.Reason)
-}
-
-// StopRequested implements onerun.StopWatcher.
-func (s *Store) StopRequested(l onerun.Lease) string {
-	h := s.holding(l.Owner)
-	if h == nil {
-		return ""
-	}
-	return h.lock.StopRequested()
 }

@@ -27,18 +27,12 @@ type Store struct {
 
 	opening chan struct{} // one at a time; not mu, since that may take as long as a caller waits
 
-	mu   sync.Mutex
-	db   *db                 // opened when first needed: `onerun lock` may not need it
-	held map[string]*holding // by owner id: what this process holds
+	*filelock.Holdings // what this process holds
+
+	mu sync.Mutex
+	db *db // opened when first needed: `onerun lock` may not need it
 
 	otherDirs map[string]*filelock.Dir // see dirOf
-}
-
-// holding is a lock in the hands of this process.
-type holding struct {
-	lock  *filelock.Lock
-	lease onerun.Lease
-	mode  onerun.LockMode
 }
 
 type options struct {
@@ -113,12 +107,13 @@ func Open(_ context.Context, path string, opts ...Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Holdings = filelock.NewHoldings(s.dir, s.step)
 	return s, nil
 }
 
 // locate says where the files of a store are, and touches none of them.
 func locate(path string, opts []Option) (*Store, error) {
-	s := &Store{held: map[string]*holding{}, otherDirs: map[string]*filelock.Dir{}, opening: make(chan struct{}, 1)}
+	s := &Store{otherDirs: map[string]*filelock.Dir{}, opening: make(chan struct{}, 1)}
 	for _, o := range opts {
 		o(&s.options)
 	}
@@ -131,7 +126,7 @@ func locate(path string, opts []Option) (*Store, error) {
 	}
 	s.lockDir = s.options.lockDir
 	if s.lockDir == "" {
-		s.lockDir = filepath.Join(filepath.Dir(s.path), locksName)
+		s.lockDir = filepath.Join(filepath.Dir(s.path), LocksName)
 	}
 	s.lockDir = onePath(s.lockDir)
 	return s, nil
@@ -314,39 +309,18 @@ func (s *Store) read(ctx context.Context, what string, f func(t *tx) error) erro
 	return s.with(ctx, false, func(d *db) error { return d.read(ctx, what, f) })
 }
 
-func (s *Store) hold(h *holding) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held[h.lease.Owner] = h
-}
-
-func (s *Store) holding(owner string) *holding {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.held[owner]
-}
-
 // letGo frees the lock of a holding that the ledger doesn't need any more, and clears
 // its note. Of a lock alone the note stays, as ended: its token outlives the lock, and
 // stands nowhere else. (Not in mode create, whose file must go: there the token follows
 // the clock alone.)
-func (s *Store) letGo(h *holding) {
+func (s *Store) letGo(h *filelock.Holding) {
 	// A note that can't be cleared does no harm: its run is closed, so it is ignored.
-	if h.lease.RunID == "" && h.mode != onerun.LockCreate {
-		_ = h.lock.SetOutcome(filelock.NewOutcome(onerun.Outcome{Status: onerun.Succeeded, FinishedAt: time.Now()}))
+	if h.Lease.RunID == "" && h.Mode != onerun.LockCreate {
+		_ = h.Lock.SetOutcome(filelock.NewOutcome(onerun.Outcome{Status: onerun.Succeeded, FinishedAt: time.Now()}))
 	} else {
-		_ = h.lock.Clear()
+		_ = h.Lock.Clear()
 	}
-	s.letGoOf(h)
-}
-
-// letGoOf frees the lock of a holding, and leaves its note.
-func (s *Store) letGoOf(h *holding) {
-	s.mu.Lock()
-	delete(s.held, h.lease.Owner)
-	s.mu.Unlock()
-	s.step("free the lock")
-	_ = h.lock.Release()
+	s.Free(h)
 }
 
 // micros is how times are stored; the zero time is NULL.

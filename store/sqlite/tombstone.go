@@ -6,26 +6,19 @@ import (
 	"errors"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 const tombColumns = `SELECT run_id, namespace, job, partition, coalesce(business_date, ''), lock, status, attempt, token, two_people, on_crash,
 	scheduled_at, started_at, finished_at, pruned_at FROM onerun_tombstone `
 
 func scanTomb(scan func(...any) error) (onerun.Run, error) {
-	var r onerun.Run
-	var scheduled, started, finished, pruned *int64
-	err := scan(&r.RunID, &r.Namespace, &r.Job, &r.Partition, &r.BusinessDate, &r.Lock, &r.Status, &r.Attempt, &r.Token, &r.TwoPeople, &r.OnCrash,
-		&scheduled, &started, &finished, &pruned)
-	r.ScheduledAt, r.StartedAt, r.FinishedAt, r.Pruned = fromMicros(scheduled), fromMicros(started), fromMicros(finished), fromMicros(pruned)
-	if !r.Pruned.IsZero() {
-		r.Evidence = "its history was pruned on " + r.Pruned.UTC().Format("2006-01-02")
-	}
-	return r, err
+	return sqlledger.Tomb(scan, fromMicros)
 }
 
 // tombstone reads one that is known to be there.
 func (t *tx) tombstone(namespace, runID string) (onerun.Run, error) {
-	r, err := t.tombstoneOf(namespace, "", runID)
+	r, err := t.TombstoneOf(namespace, "", runID)
 	if err == nil && r == nil {
 		err = errChanged
 	}
@@ -35,25 +28,19 @@ func (t *tx) tombstone(namespace, runID string) (onerun.Run, error) {
 	return *r, nil
 }
 
-// tombstoneOf reads the tombstone of a run, or of a key; nil: there is none.
-func (t *tx) tombstoneOf(namespace, key, runID string) (*onerun.Run, error) {
+// TombstoneOf implements sqlledger.Approver.
+func (t *tx) TombstoneOf(namespace, key, runID string) (*onerun.Run, error) {
 	where, arg := "WHERE namespace = ?1 AND key = ?2", key
 	if runID != "" {
 		where, arg = "WHERE namespace = ?1 AND run_id = ?2", runID
 	}
 	r, err := scanTomb(t.row(tombColumns+where, namespace, arg).Scan)
-	switch {
-	case noRows(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return &r, nil
+	return sqlledger.Maybe(r, err, noRows)
 }
 
-// revive makes a run of a tombstone again, for a rerun: with its key, its run id and the
-// number of its attempts. What the attempts said is gone.
-func (t *tx) revive(r onerun.Run) error {
+// Revive implements sqlledger.Approver: a run is made of a tombstone again with its key, its run id
+// and the number of its attempts. What the attempts said is gone.
+func (t *tx) Revive(r onerun.Run) error {
 	err := t.keepToken(r.Namespace, r.Key())
 	if err == nil { // first: nothing is inserted beside a tombstone
 		err = t.exec("DELETE FROM onerun_tombstone WHERE namespace = ?1 AND key = ?2", r.Namespace, r.Key())
