@@ -1,0 +1,3 @@
+-- Version 4: a claim isn't told any more of a run that begins with it, of which it knows all
+-- but the token and the time. A program of an older version, which would miss it, learns by
+-- the number that it is too old.
