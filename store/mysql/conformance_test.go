@@ -1,0 +1,35 @@
+package mysql_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/store/mysql"
+	"github.com/onerun-dev/onerun/storetest"
+)
+
+// harness is a store for the suite.
+func harness(url string) storetest.Harness {
+	return storetest.Harness{
+		Open:    func(ctx context.Context) (onerun.Store, error) { return mysql.Open(ctx, url) },
+		Leases:  true,
+		Hosts:   true,
+		Command: storetest.Self,
+		URL:     url,
+	}
+}
+
+// TestConformance runs the cases beside each other, all on one store.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	server := sharedServer(t)
+	for _, c := range storetest.Cases(harness(server.URL(newDatabase(t, server)))) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			if err := c.Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

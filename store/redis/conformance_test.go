@@ -1,0 +1,34 @@
+package redis_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/store/redis"
+	"github.com/onerun-dev/onerun/storetest"
+)
+
+// harness is a store for the suite.
+func harness(url string) storetest.Harness {
+	return storetest.Harness{
+		Open:    func(ctx context.Context) (onerun.Store, error) { return redis.Open(ctx, url) },
+		Leases:  true,
+		Hosts:   true,
+		Command: storetest.Self,
+		URL:     url,
+	}
+}
+
+// TestConformance runs the cases beside each other, all on one store.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for _, c := range storetest.Cases(harness(sharedServer(t).URL("prefix", newPrefix()))) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			if err := c.Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
