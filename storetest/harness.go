@@ -37,6 +37,19 @@ type Harness struct {
 	// InProcess and Command must be given.
 	InProcess bool
 
+	// Hosts says that the store is a onerun.HostClaimer: it can be told what a host knows of
+	// the owners of a lock.
+	Hosts bool
+
+	// Queued says how many stand in the line for a lock, on a store that keeps an order
+	// (Claim.Order), so that a case knows who came before whom. Nil: the store keeps none,
+	// and has to say so.
+	Queued func(ctx context.Context, namespace string, lock onerun.LockName) (int, error)
+
+	// Turns says that the store is a onerun.LineWaiter: who waits for a lock holds nothing
+	// meanwhile. It keeps an order then.
+	Turns bool
+
 	// URL is what Child's open function gets, in the other process.
 	URL string
 
@@ -65,9 +78,10 @@ func Cases(h Harness) []Case {
 	h.Clients, h.Rounds = or(h.Clients, 8), or(h.Rounds, 5)
 	var cases []Case
 	for _, topic := range [][]check{
-		rowCases(), orderCases(), approvalCases(), twoPeopleCases(), transitionCases(), deliveryCases(), tokenCases(), replyCases(),
-		leaseCases(), crashPolicyCases(), lockCases(), retryCases(), pauseCases(), stopCases(), resolveCases(),
-		skipCases(), namespaceCases(), readCases(), keptCases(), outputCases(), pruneCases(), forgetCases(), malformedCases(), contentionCases(), crashCases(),
+		rowCases(), orderCases(), approvalCases(), twoPeopleCases(), transitionCases(), deliveryCases(), unclaimedCases(h.Leases), tokenCases(), replyCases(),
+		leaseCases(), crashPolicyCases(), hostCases(), lockCases(), lineCases(), turnCases(), retryCases(), pauseCases(), stopCases(), resolveCases(),
+		skipCases(), namespaceCases(), readCases(), keptCases(), outputCases(), progressCases(), itemCases(), noteCases(), pruneCases(), forgetCases(),
+		malformedCases(), contentionCases(), crashCases(),
 		nameCases(), // last, since they leave the most names behind, for every listing to look at
 	} {
 		for _, c := range topic {
@@ -95,6 +109,8 @@ func (h Harness) check() error {
 		return errors.New("harness: Open is missing")
 	case h.InProcess == (h.Command != nil):
 		return errors.New("harness: give exactly one of Command and InProcess; without other processes half of what a store promises can't be seen, so that has to be said")
+	case h.Turns && h.Queued == nil:
+		return errors.New("harness: a LineWaiter keeps an order: give Queued")
 	case h.InProcess && !h.Leases:
 		return errors.New("harness: a store whose exclusion ends with the holder needs processes that can die: give Command")
 	}
@@ -102,7 +118,7 @@ func (h Harness) check() error {
 }
 
 // caseLimit bounds a case, so that a store that hangs fails it.
-const caseLimit = 2 * time.Minute
+const caseLimit = 5 * time.Minute
 
 // try runs one case, in a fresh namespace, and looks at the whole ledger after it.
 func try(ctx context.Context, h *Harness, c check) (err error) {

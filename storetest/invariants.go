@@ -10,7 +10,7 @@ import (
 // invariants checks what must hold of a ledger whatever happened before.
 func (t *trial) invariants(namespace string) {
 	runs := t.runs(onerun.Query{Namespace: namespace})
-	keys, running, tokens := map[string]string{}, map[onerun.LockName]string{}, map[string]string{}
+	keys, running, tokens := map[string]string{}, map[onerun.LockName]onerun.Run{}, map[string]string{}
 	for _, r := range runs {
 		if k := r.Key(); k != "" {
 			if other, ok := keys[k]; ok {
@@ -20,11 +20,11 @@ func (t *trial) invariants(namespace string) {
 		}
 		if r.Status == onerun.Running {
 			if other, ok := running[r.Lock]; ok {
-				t.failf("ledger: two RUNNING runs under lock %s, %s and %s", r.Lock, other, r.RunID)
+				t.failf("ledger: two RUNNING runs under lock %s, %s and %s", r.Lock, other.RunID, r.RunID)
 			}
-			running[r.Lock] = r.RunID
+			running[r.Lock] = r
 		}
-		if r.Attempt > 0 {
+		if r.Attempt > 0 && r.Token != 0 { // what ran without its claim has none
 			id := fmt.Sprintf("%s %d", r.Lock, r.Token)
 			if other, ok := tokens[id]; ok {
 				t.failf("ledger: token %d of lock %s was given to %s and to %s", r.Token, r.Lock, other, r.RunID)
@@ -39,6 +39,11 @@ func (t *trial) invariants(namespace string) {
 func (t *trial) soundRun(r onerun.Run) {
 	d, err := t.s.Detail(t.ctx, r.Namespace, r.RunID)
 	t.must(err, "ledger: read run %s", r.RunID)
+	if !sameExecution(r, d.Run) { // somebody may have delivered its end since it was listed
+		r = t.listed(r)
+		d, err = t.s.Detail(t.ctx, r.Namespace, r.RunID)
+		t.must(err, "ledger: read run %s", r.RunID)
+	}
 	bad := func(format string, args ...any) {
 		t.failf("ledger: run %s (%s, %s): %s", r.RunID, r.Name(), r.Status, fmt.Sprintf(format, args...))
 	}
@@ -95,7 +100,17 @@ func (t *trial) soundApprovals(d onerun.Detail, bad func(string, ...any)) {
 	}
 }
 
-func (t *trial) soundLocks(namespace string, running map[onerun.LockName]string) {
+// listed is a run as the listing has it by now.
+func (t *trial) listed(r onerun.Run) onerun.Run {
+	runs := t.runs(onerun.Query{Namespace: r.Namespace, RunID: r.RunID})
+	equal(t, len(runs), 1, "runs of id %s", r.RunID)
+	return runs[0]
+}
+
+func sameExecution(a, b onerun.Run) bool { return a.Status == b.Status && a.Attempt == b.Attempt }
+
+// soundLocks compares the listing of locks with RUNNING runs that were listed before it.
+func (t *trial) soundLocks(namespace string, running map[onerun.LockName]onerun.Run) {
 	held := map[onerun.LockName]string{}
 	for _, l := range t.locks(namespace) {
 		if _, ok := held[l.Lock]; ok {
@@ -107,9 +122,9 @@ func (t *trial) soundLocks(namespace string, running map[onerun.LockName]string)
 			equal(t, l.Run.Lock, l.Lock, "ledger: lock of the run that holds %s", l.Lock)
 		}
 	}
-	for lock, runID := range running {
-		if held[lock] != runID {
-			t.failf("ledger: RUNNING run %s holds lock %s, but the listing of locks names %q", runID, lock, held[lock])
+	for lock, r := range running {
+		if held[lock] != r.RunID && sameExecution(r, t.listed(r)) { // it was RUNNING all the while
+			t.failf("ledger: RUNNING run %s holds lock %s, but the listing of locks names %q", r.RunID, lock, held[lock])
 		}
 	}
 }

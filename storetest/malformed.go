@@ -16,6 +16,7 @@ func malformedCases() []check {
 				"no owner":                func(c *onerun.Claim) { c.Owner = "" },
 				"no run id":               func(c *onerun.Claim) { c.RunID = "" },
 				"no namespace":            func(c *onerun.Claim) { c.Namespace = "" },
+				"an order that is none":   func(c *onerun.Claim) { c.Order = "lifo" },
 				"a partition without job": func(c *onerun.Claim) { c.Job = "" },
 			} {
 				c := t.job("settle", day)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/onerun-dev/onerun"
 )
@@ -23,7 +24,9 @@ func pauseCases() []check {
 			before := t.look()
 			q := t.pauseOf("settle")
 			q.By, q.Reason = "lee", "another reason"
-			t.is(t.s.Pause(t.ctx, q), onerun.ErrState, "pause a paused job")
+			err := t.s.Pause(t.ctx, q)
+			t.is(err, onerun.ErrState, "pause a paused job")
+			equal(t, strings.Contains(err.Error(), "by "+operator+": "+because), true, "whether it is said who has paused the job, and why: %v", err)
 			t.unchanged(before, t.look(), "a second pause")
 			t.resume("settle")
 			t.is(t.s.Resume(t.ctx, t.pauseOf("settle")), onerun.ErrState, "resume a job twice")

@@ -334,6 +334,8 @@ func (t *trial) tombstones() {
 		equal(t, onerun.Expected(r), onerun.Expected(first), "%s: status, attempt and token", what)
 		equal(t, r.BusinessDate, day, "%s: BusinessDate", what)
 		equal(t, r.Lock, first.Lock, "%s: Lock", what)
+		equal(t, r.Worker, onerun.Worker{}, "%s: Worker", what)
+		equal(t, r.Evidence, "its history was pruned on "+r.Pruned.UTC().Format(time.DateOnly), "%s: Evidence", what)
 		t.near(r.ScheduledAt, first.ScheduledAt, 0, "%s: ScheduledAt", what)
 		t.near(r.StartedAt, first.StartedAt, 0, "%s: StartedAt", what)
 		t.near(r.FinishedAt, first.FinishedAt, 0, "%s: FinishedAt", what)

@@ -14,6 +14,7 @@ func resolveCases() []check {
 		{"resolve/the whole matrix", func(t *trial) { t.matrix() }},
 		{"resolve/cancel a key in advance", func(t *trial) {
 			r := t.cancel("settle", day)
+			equal(t, t.event(r.RunID, onerun.EventResolved).Detail, "cancelled in advance", "what event resolved says of the run before")
 			equal(t, r.Job, "settle", "Run.Job")
 			equal(t, r.Partition, day, "Run.Partition")
 			equal(t, r.BusinessDate, day, "Run.BusinessDate")
@@ -32,6 +33,7 @@ func resolveCases() []check {
 		{"resolve/who and why are kept", func(t *trial) {
 			r := t.resolve(t.ended(t.job("settle", day), failed), onerun.Succeeded)
 			t.decided(r.RunID, onerun.EventResolved)
+			equal(t, t.event(r.RunID, onerun.EventResolved).Detail, "FAILED to SUCCEEDED", "what event resolved says of the run before")
 		}},
 		{"resolve/what the attempt recorded stays", func(t *trial) {
 			g := t.granted(t.job("settle", day))

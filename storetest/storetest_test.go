@@ -47,6 +47,7 @@ func inMemory(rules memory.Rules, disguise func(onerun.Store) onerun.Store) stor
 		Leases:    true,
 		Advance:   c.Advance,
 		InProcess: true,
+		Hosts:     true,
 	}
 }
 
@@ -65,6 +66,7 @@ func TestMemoryThatIsWaitedFor(t *testing.T) {
 				Open:      func(context.Context) (onerun.Store, error) { return store, nil },
 				Leases:    true,
 				InProcess: true,
+				Hosts:     true,
 			})[i]
 			if err := c.Run(t.Context()); err != nil {
 				t.Errorf("%s: %v", c.Name, err)
@@ -81,6 +83,7 @@ func TestHarness(t *testing.T) {
 		"neither processes nor a word":      {Open: open, Leases: true},
 		"processes and none":                {Open: open, Leases: true, InProcess: true, Command: storetest.Self},
 		"holders that can't be made to die": {Open: open, InProcess: true},
+		"places in no line":                 {Open: open, Leases: true, InProcess: true, Turns: true},
 	} {
 		cases := storetest.Cases(h)
 		if len(cases) != 1 {

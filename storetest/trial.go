@@ -45,7 +45,7 @@ func (t *trial) failf(format string, args ...any) {
 // helpers are the files whose frames say nothing about the case.
 var helpers = []string{
 	"trial.go", "look.go", "invariants.go", "peer.go", "witness.go", "claims.go", "operators.go", "executions.go",
-	"ends.go", "history.go",
+	"ends.go", "history.go", "unclaimedlooks.go",
 }
 
 func where() string {

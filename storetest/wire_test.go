@@ -187,6 +187,7 @@ func overWire(t *testing.T, rules memory.Rules, leases bool) storetest.Harness {
 	return storetest.Harness{
 		Open:    func(context.Context) (onerun.Store, error) { return srv.store, nil },
 		Leases:  leases,
+		Hosts:   leases,
 		Advance: clock.Advance,
 		Command: storetest.Self,
 		URL:     path,
@@ -198,6 +199,8 @@ type holding struct {
 	onerun.Store
 	srv *server
 }
+
+func (h holding) Unwrap() onerun.Store { return h.Store }
 
 func (h holding) Claim(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
 	c.TTL = time.Minute
@@ -222,6 +225,16 @@ func (h holding) Heartbeat(ctx context.Context, l onerun.Lease) (onerun.Beat, er
 func (h holding) Finish(ctx context.Context, l onerun.Lease, o onerun.Outcome) error {
 	l.TTL = time.Minute
 	return h.Store.Finish(ctx, l, o)
+}
+
+func (h holding) Report(ctx context.Context, l onerun.Lease, p onerun.Progress) error {
+	l.TTL = time.Minute
+	return h.Store.Report(ctx, l, p)
+}
+
+func (h holding) BeginItem(ctx context.Context, c onerun.ItemClaim) (onerun.Item, error) {
+	c.Lease.TTL = time.Minute
+	return h.Store.BeginItem(ctx, c)
 }
 
 func (h holding) Deliver(ctx context.Context, l onerun.Lease, o onerun.Outcome) (onerun.Delivery, error) {
