@@ -28,11 +28,12 @@ type Config struct {
 	TempDir   string // for what is held back; "": the system's
 }
 
-// After the job's end: whatever it left in a pipe is read. If a process of its background
-// keeps the pipe open, more is waited for, but not for longer than this.
+// After the job's end: whatever it left in a pipe is kept. If a process of its background
+// keeps the pipe open, more is passed on, but not for longer than this.
 const (
-	idle  = 100 * time.Millisecond // without a byte
-	total = time.Second
+	idle   = 100 * time.Millisecond // without a byte
+	total  = time.Second
+	moment = 20 * time.Millisecond // for what a tee of its own has yet to print, which is kept too
 )
 
 // Capture is the output of one job.
@@ -41,9 +42,9 @@ type Capture struct {
 	streams []*stream
 	writers []int // our copies of the job's ends
 	mode    Mode
+	total   time.Duration // see there
 
 	mu    sync.Mutex
-	over  time.Time // when to read no more of what the background prints; set when the job has ended
 	tail  ring
 	spool *spool // of OnFailure
 	lost  error  // why something could not be passed on, though its reader is there
@@ -54,7 +55,7 @@ type Capture struct {
 func New(c Config) (*Capture, error) { return newCapture(c, [2]int{1, 2}) }
 
 func newCapture(c Config, sinks [2]int) (*Capture, error) {
-	x := &Capture{mode: cmp.Or(c.Mode, Always), tail: ring{size: c.Keep}}
+	x := &Capture{mode: cmp.Or(c.Mode, Always), total: total, tail: ring{size: c.Keep}}
 	if x.mode == Always && c.Keep == 0 {
 		return x, nil
 	}
@@ -130,18 +131,21 @@ func (x *Capture) Started() {
 	}
 }
 
-// Ended is to be called when the job has ended. It returns when all that the job has left
-// in the pipes has been read and passed on; after a second at the latest, when a process
-// of its background goes on printing, or whoever reads ours is slow.
+// Ended is to be called when the job has ended. All that the job has left in the pipes is kept
+// then, though it may have yet to be passed on, and a process of its background may go on
+// printing: whoever has an end to record waits for neither, but for a moment.
 func (x *Capture) Ended() {
 	x.Started()
-	x.mu.Lock()
-	x.over = time.Now().Add(total)
-	x.mu.Unlock()
+	over := time.Now().Add(x.total)
 	for _, s := range x.streams {
-		_ = s.file.SetReadDeadline(time.Unix(1, 0)) // wakes it; it goes on by deadlines of its own
+		s.end(over)
 	}
-	timer := time.NewTimer(total)
+	x.read(moment)
+}
+
+// read waits until all is read and passed on, for up to d.
+func (x *Capture) read(d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for _, s := range x.streams {
 		select {
@@ -177,8 +181,8 @@ func (x *Capture) Waiting(failed bool) bool {
 	return false
 }
 
-// Close passes on what is left to a reader that is slow, and what was held back of a job
-// that failed. The error is why something could not be passed on; that a reader
+// Close passes on what is left, to a reader that may be slow, what the background still prints,
+// for a second at most, and what was held back of a job that failed. The error is why something could not be passed on; that a reader
 // doesn't want any more is none.
 func (x *Capture) Close(failed bool) error {
 	x.closeWriters()

@@ -201,6 +201,33 @@ func TestBackground(t *testing.T) {
 	}
 }
 
+// TestLoudBackground: nobody who has an end to record waits for a process that goes on printing,
+// however long that is passed on.
+func TestLoudBackground(t *testing.T) {
+	t.Parallel()
+	_, fd := open(t, 0)
+	pids, pid := open(t, 0)
+	x := job(t, Config{Keep: 1 << 16}, "(while :; do echo n; sleep .01; done) & echo $! >&2; head -c 50000 /dev/zero", [2]int{fd, pid})
+	x.total = time.Hour
+	x.Ended()
+	if !x.Waiting(false) {
+		t.Error("the background is waited for")
+	}
+	if tail, _ := x.Tail(); bytes.Count(tail, []byte{0}) != 50000 {
+		t.Errorf("kept of the job: %d", bytes.Count(tail, []byte{0}))
+	}
+	text, err := os.ReadFile(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command("kill", string(bytes.TrimSpace(text))).Run(); err != nil {
+		t.Error(err)
+	}
+	if err := x.Close(false); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSlowReader: the end of a job isn't waited for by whoever is to record it, and nothing
 // is lost.
 func TestSlowReader(t *testing.T) {
@@ -217,6 +244,9 @@ func TestSlowReader(t *testing.T) {
 	x.Ended()
 	if !x.Waiting(false) {
 		t.Fatal("all is passed on, to a reader that has read nothing")
+	}
+	if tail, total := x.Tail(); len(tail) != 60000 || total != 60000 {
+		t.Errorf("kept before it is passed on: %d of %d", len(tail), total)
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- x.Close(false) }()

@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,22 +26,24 @@ type stream struct {
 	sink   int
 	gone   bool // nobody reads the sink any more
 	done   chan struct{}
+
+	mu   sync.Mutex // whoever holds it reads; of what follows
+	left []byte     // what was kept at the job's end, and has yet to be passed on
+	over time.Time  // when to read no more of what the background prints; zero: the job has not ended
 }
 
-// pump reads until the pipe ends, or until the job has ended and nothing more comes.
+// pump reads and passes on until the pipe ends, or until the job has ended and nothing more
+// comes.
 func (s *stream) pump() {
 	defer close(s.done)
 	buf := make([]byte, firstRead)
 	for {
-		n, err := s.file.Read(buf)
-		s.take(buf[:n])
+		b, err := s.next(buf)
+		s.pass(b)
 		if err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				s.drain(buf)
-			}
 			return
 		}
-		if n == len(buf) && n < largeRead {
+		if len(b) == len(buf) && len(buf) < largeRead {
 			buf = make([]byte, largeRead)
 			// Beyond a user's share of memory for pipes this fails, and the pipe stays as it is.
 			_, _ = unix.FcntlInt(uintptr(s.fd), unix.F_SETPIPE_SZ, largePipe)
@@ -48,50 +51,82 @@ func (s *stream) pump() {
 	}
 }
 
-// drain reads on after the job's end: all that is in the pipe now, which is the job's,
-// however long it takes to pass that on; and then what still comes, for a short while.
-func (s *stream) drain(buf []byte) {
-	owed, err := unix.IoctlGetInt(s.fd, unix.TIOCINQ)
-	if err != nil {
-		owed = 0
+// next is what comes next, and is kept. An error says that nothing does.
+func (s *stream) next(buf []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.left; len(b) > 0 {
+		s.left = nil
+		return b, nil
 	}
-	s.x.mu.Lock()
-	over := s.x.over
-	s.x.mu.Unlock()
-	for {
+	ended := !s.over.IsZero()
+	if ended {
 		until := time.Now().Add(idle)
-		if owed <= 0 && until.After(over) {
-			until = over
+		if until.After(s.over) {
+			until = s.over
 		}
 		_ = s.file.SetReadDeadline(until)
-		n, err := s.file.Read(buf)
-		s.take(buf[:n])
-		if owed -= n; err != nil {
-			return
-		}
 	}
+	n, err := s.file.Read(buf)
+	s.keep(buf[:n])
+	if !ended && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil // the job has just ended: end waits for its turn
+	}
+	return buf[:n], err
 }
 
-// take keeps what was read, and passes it on.
-func (s *stream) take(b []byte) {
+// end keeps all that is in the pipe when the job has ended, which is the job's, however long
+// it takes to pass that on. What comes from then on is of its background, and read for a
+// short while.
+func (s *stream) end(over time.Time) {
+	_ = s.file.SetReadDeadline(time.Unix(1, 0)) // wakes next
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = over
+	owed, err := unix.IoctlGetInt(s.fd, unix.TIOCINQ)
+	if err != nil || owed <= 0 {
+		return
+	}
+	b := make([]byte, owed)
+	for n := 0; n < len(b); {
+		m, err := unix.Read(s.fd, b[n:])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || m <= 0 {
+			b = b[:n]
+			break
+		}
+		n += m
+	}
+	s.keep(b)
+	s.left = b
+}
+
+// keep keeps what was read.
+func (s *stream) keep(b []byte) {
 	if len(b) == 0 {
 		return
 	}
 	x := s.x
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.tail.write(b)
 	if x.spool != nil {
 		if err := x.spool.write(s.number, b); err != nil && x.lost == nil {
 			x.lost = err
 		}
 	}
-	x.mu.Unlock()
-	if x.mode != Always || s.gone {
+}
+
+// pass passes on what was read.
+func (s *stream) pass(b []byte) {
+	if len(b) == 0 || s.x.mode != Always || s.gone {
 		return
 	}
 	err := write(s.sink, b)
 	s.gone = errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EBADF)
-	x.pass(err)
+	s.x.pass(err)
 }
 
 // write writes everything. A descriptor that somebody has made non-blocking is waited for.

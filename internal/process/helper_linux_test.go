@@ -29,6 +29,9 @@ const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	name := os.Getenv(helperEnv)
+	if os.Args[0] == guardHelper { // a guard has hardly anything of the environment
+		name = guardHelper
+	}
 	if name == "" {
 		// what this test was itself started with is nothing to find in a job
 		_ = unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
@@ -55,6 +58,8 @@ var helpers = map[string]func() (int, error){
 	"job shell":      beJobShell,
 	"hidden wrapper": beHiddenWrapper,
 	"blind wrapper":  beBlindWrapper,
+	"owner":          beOwner,
+	guardHelper:      beGuard,
 }
 
 // spec is what a wrapper helper is told; it is a [Command] as text.
@@ -242,10 +247,10 @@ func begin(ctx context.Context, t *testing.T, r runner, c Command) *running {
 	}
 	started := make(chan procfs.Identity, 1)
 	note := c.Started
-	c.Started = func(group procfs.Identity) error {
+	c.Started = func(group procfs.Identity, until Deadlines) error {
 		started <- group
 		if note != nil {
-			return note(group)
+			return note(group, until)
 		}
 		return nil
 	}

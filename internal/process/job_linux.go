@@ -33,7 +33,9 @@ type job struct {
 	clock    func() time.Duration
 	deadline time.Duration // of the timeout, by clock; 0: none
 	grace    time.Duration
-	hold     bool // the job lasts until its group is gone
+	killBy   func() time.Duration // see Command.KillBy; nil: none
+	look     time.Duration        // how often the clock is looked at, at least
+	hold     bool                 // the job lasts until its group is gone
 	mark     [2]string
 	onStop   func() // see Command.Stopping
 
@@ -52,7 +54,7 @@ type job struct {
 }
 
 func newJob(pid int, clock func() time.Duration, timeout, grace time.Duration) *job {
-	j := &job{pid: pid, clock: clock, grace: grace}
+	j := &job{pid: pid, clock: clock, grace: grace, look: clockInterval}
 	if timeout > 0 {
 		j.deadline = after(clock(), timeout)
 	}
@@ -75,7 +77,7 @@ func (j *job) watch(ctx context.Context, signals <-chan os.Signal, over <-chan s
 	for {
 		var due <-chan time.Time
 		if wait, ok := j.untilDue(); ok {
-			timer.Reset(min(wait, clockInterval))
+			timer.Reset(min(wait, j.look))
 			due = timer.C
 		}
 		select {
@@ -96,13 +98,18 @@ func (j *job) watch(ctx context.Context, signals <-chan os.Signal, over <-chan s
 func (j *job) untilDue() (time.Duration, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	now, at := j.clock(), time.Duration(math.MaxInt64)
 	switch {
-	case j.cause != 0 && !j.killed:
-		return j.killAt - j.clock(), true
-	case j.cause == 0 && j.deadline != 0:
-		return j.deadline - j.clock(), true
+	case j.killed:
+	case j.cause != 0:
+		at = j.killAt
+	case j.deadline != 0:
+		at = j.deadline
 	}
-	return 0, false
+	if j.killBy != nil && !j.killed {
+		at = min(at, j.killBy())
+	}
+	return at - now, at != math.MaxInt64
 }
 
 func (j *job) tick() {
@@ -110,13 +117,23 @@ func (j *job) tick() {
 	if j.deadline != 0 && now >= j.deadline {
 		j.stop(TimedOut)
 	}
+	late := j.late()
+	if late {
+		j.stop(Stopped)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if late {
+		j.killAt = min(j.killAt, now)
+	}
 	if j.cause != 0 && !j.killed && now >= j.killAt {
 		j.killed = true
 		j.signal(unix.SIGKILL)
 	}
 }
+
+// late reports whether nothing of the job may run any more.
+func (j *job) late() bool { return j.killBy != nil && j.clock() >= j.killBy() }
 
 // stop is the one way in which a job is ended. Only the first call counts, and none after the job's own end.
 func (j *job) stop(cause Cause) {
@@ -132,23 +149,8 @@ func (j *job) stop(cause Cause) {
 	j.signal(unix.SIGTERM)
 	j.signal(unix.SIGCONT) // a stopped process acts on SIGTERM only when it goes on
 	if j.mark[0] != "" {
-		go j.askEscaped()
+		go j.tree().askEscaped()
 	}
-}
-
-// askEscaped sends SIGTERM to what has left the group.
-func (j *job) askEscaped() {
-	escaped, _ := j.tree().Members()
-	for _, pid := range escaped {
-		if !j.inGroup(pid) {
-			_ = unix.Kill(pid, unix.SIGTERM)
-		}
-	}
-}
-
-func (j *job) inGroup(pid int) bool {
-	group, err := unix.Getpgid(pid)
-	return err != nil || group == j.pid
 }
 
 func (j *job) tree() Tree {
@@ -161,7 +163,7 @@ func (j *job) endEscaped() {
 	if j.mark[0] == "" {
 		return
 	}
-	for pause := firstPause; j.clock() < j.killAt; pause = min(2*pause, lastPause) {
+	for pause := firstPause; j.clock() < j.killAt && !j.late(); pause = min(2*pause, lastPause) {
 		if left, complete := j.tree().Members(); len(left) == 0 && complete {
 			return
 		}

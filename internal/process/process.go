@@ -34,6 +34,12 @@ type Command struct {
 	// Grace is the time between SIGTERM and SIGKILL when the job is stopped; 0 kills at once.
 	Grace time.Duration
 
+	// KillBy is the moment, by CLOCK_BOOTTIME, at which nothing of the job may run any more,
+	// whatever else is under way: the end of a lease, which a renewal moves. It is asked again and
+	// again, at least every Look; nil: there is none.
+	KillBy func() time.Duration
+	Look   time.Duration
+
 	// Mark is a variable of Env, by name and value, that only this job has. When the job is stopped, what has left its group
 	// is found by it, and ended too. Empty: the group is all that is ended.
 	Mark [2]string
@@ -42,14 +48,18 @@ type Command struct {
 	Hold bool
 
 	// Started is called once, right after the fork, with the leader of the job's new process group, so that it can be
-	// noted for whoever has to judge or end the job later. StartTicks is 0 where /proc doesn't tell.
+	// noted for whoever has to judge or end the job later. StartTicks is 0 where /proc doesn't tell. The deadlines are those by
+	// which Run goes, so that a guard has the same.
 	//
 	// The note is what keeps others from starting a second time, so a job that can't be noted may not run on: an error
 	// stops it in the same way as a cancellation, and Run returns the error.
-	Started func(group procfs.Identity) error
+	Started func(group procfs.Identity, until Deadlines) error
 
 	// Stopping is called, on another goroutine, before the job is stopped; nil: nobody needs to know.
 	Stopping func()
+
+	// Own reports whether a child of this process is somebody else's to wait for; nil: there is none.
+	Own func(pid int) bool
 }
 
 // Cause is why a job came to its end.

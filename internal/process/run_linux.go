@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -20,9 +21,11 @@ import (
 // leaves in the background is left alone, and nothing waits for it, unless [Command.Hold] says so.
 //
 // While it runs, SIGTERM, SIGINT, SIGHUP and SIGQUIT sent to this process are forwarded to the job's group; whether to end
-// is up to the job. A signal that this process ignored from its start on (SIGHUP under nohup(1)) stays ignored, here and in
-// the job. When Run returns, the four act again as they did before: whoever has something to record after the job
-// should listen to them before and after, which makes Run faster too.
+// is up to the job. SIGHUP and SIGINT that this process ignored from its start on (under nohup(1), and in the background of a
+// shell without job control) stay ignored, here and in the job, and so do the terminal's SIGTSTP, SIGTTIN and SIGTTOU. Of
+// all others Go's runtime takes the place of what was there before any of our code runs, so that nobody can tell: the job
+// has them by default. When Run returns, the four act again as they did before: whoever has something to record after the
+// job should listen to them before and after, which makes Run faster too.
 //
 // When the timeout passes or ctx is cancelled, the group gets SIGTERM (and SIGCONT, so that stopped processes take
 // notice), and [Command.Grace] later SIGKILL. Run then returns only when no process of the group runs any more, nor one with [Command.Mark], however
@@ -33,6 +36,9 @@ import (
 // The goroutine is locked to its thread for the time of the call, since the kernel kills the job when that thread ends
 // (PDEATHSIG, prctl(2)): that is, when this process dies. A caller that locks it earlier, in main, gains nothing
 // but slower switches between goroutines.
+//
+// As PID 1 of a pid namespace it also waits, meanwhile, for the orphans that the kernel gives to this process, but not for
+// those children of which Command.Own says that somebody else does.
 //
 // One call at a time: signals and the terminal belong to the process. On a terminal the job gets it, with the keys Ctrl-C,
 // Ctrl-\ and Ctrl-Z, and gives it back; when it is stopped by Ctrl-Z, this whole process stops, until the shell continues it.
@@ -88,6 +94,9 @@ func (r runner) supervise(ctx context.Context, c Command, tty *terminal, signals
 	if ctx.Err() != nil {
 		return End{}, fmt.Errorf("the job was not started: %w", context.Cause(ctx))
 	}
+	if c.KillBy != nil && r.clock() >= c.KillBy() { // this process was frozen until now
+		return End{}, errors.New("the job was not started: its time was over before")
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -97,8 +106,12 @@ func (r runner) supervise(ctx context.Context, c Command, tty *terminal, signals
 		tty.takeBack()
 		return End{}, err
 	}
+	defer reapOrphans(pid, c.Own).stop()
 	j := newJob(pid, r.clock, c.Timeout, c.Grace)
-	j.hold, j.mark, j.onStop = c.Hold, c.Mark, c.Stopping
+	j.hold, j.mark, j.onStop, j.killBy = c.Hold, c.Mark, c.Stopping, c.KillBy
+	if c.Look > 0 {
+		j.look = min(c.Look, j.look)
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan struct{})
@@ -107,7 +120,7 @@ func (r runner) supervise(ctx context.Context, c Command, tty *terminal, signals
 
 	var unnoted error
 	if c.Started != nil {
-		if err := c.Started(identify(pid)); err != nil {
+		if err := c.Started(identify(pid), j.deadlines()); err != nil {
 			unnoted = fmt.Errorf("the job was stopped, because its start could not be noted: %w", err)
 			stop()
 		}
@@ -125,6 +138,8 @@ func (r runner) supervise(ctx context.Context, c Command, tty *terminal, signals
 	}
 	if cause := j.stopped(); cause != 0 {
 		end.Cause = cause
+	} else if end.Signal != 0 && j.deadline != 0 && r.clock()-guardSlack >= j.deadline {
+		end.Cause = TimedOut // this process was frozen, and its guard has asked the job to end
 	}
 	return end, unnoted
 }
@@ -138,12 +153,14 @@ func identify(pid int) procfs.Identity {
 	return procfs.Identity{PID: pid, StartTicks: s.StartTicks}
 }
 
-// Deadlines are those of a GuardOrder for a job that starts now. A time that is longer than
-// any machine runs is cut, so that no sum of them overflows.
-func Deadlines(timeout, grace time.Duration) (termAt, killAt time.Duration) {
+// deadlines are what Started is told. A time that is longer than any machine runs is cut, so that no sum of them overflows.
+func (j *job) deadlines() (d Deadlines) {
 	const longest = math.MaxInt64 / 4
-	termAt = bootTime() + min(timeout, longest)
-	return termAt, termAt + min(grace, longest)
+	if j.deadline != 0 {
+		d.TermAt = min(j.deadline, longest)
+		d.KillAt = d.TermAt + min(j.grace, longest)
+	}
+	return d
 }
 
 // bootTime counts the time since boot with the time in suspend (clock_gettime(2)), which Go's own timers leave out.

@@ -107,7 +107,7 @@ func TestStartedNamesTheGroup(t *testing.T) {
 func TestUnnotedJobIsStopped(t *testing.T) {
 	full := errors.New("disk full")
 	c := script("sleep 60; true")
-	c.Started = func(procfs.Identity) error { return full }
+	c.Started = func(procfs.Identity, Deadlines) error { return full }
 	j := begin(context.Background(), t, runner{}, c)
 	end, err := j.wait()
 	if !errors.Is(err, full) || end.Cause != Stopped || end.Signal != unix.SIGTERM {
@@ -125,7 +125,7 @@ func TestCancelledBeforeTheStart(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(why)
 	file := filepath.Join(t.TempDir(), "started")
-	end, err := Run(ctx, Command{Path: "/bin/touch", Args: []string{"touch", file}, Started: func(procfs.Identity) error {
+	end, err := Run(ctx, Command{Path: "/bin/touch", Args: []string{"touch", file}, Started: func(procfs.Identity, Deadlines) error {
 		t.Error("started")
 		return nil
 	}})
@@ -141,7 +141,7 @@ func TestCancelledBeforeTheStart(t *testing.T) {
 func TestThreadOfTheForkLives(t *testing.T) {
 	c := script("read x; echo read")
 	r, w := pipe(t)
-	c.Started = func(procfs.Identity) error {
+	c.Started = func(procfs.Identity, Deadlines) error {
 		var ended sync.WaitGroup
 		for range 50 {
 			ended.Go(func() { runtime.LockOSThread() })
@@ -160,7 +160,7 @@ func TestThreadOfTheForkLives(t *testing.T) {
 
 func TestLostStatusIsAnError(t *testing.T) {
 	c := script("exit 3")
-	c.Started = func(group procfs.Identity) error {
+	c.Started = func(group procfs.Identity, _ Deadlines) error {
 		_, err := unix.Wait4(group.PID, nil, 0, nil) // a reaper of "any child" somewhere in the process
 		return err
 	}

@@ -231,7 +231,7 @@ func TestLateMemberIsKilled(t *testing.T) {
 	c.Grace = 0
 	cmd := exec.Command("/bin/sleep", "100")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Started = func(group procfs.Identity) error {
+	c.Started = func(group procfs.Identity, _ Deadlines) error {
 		cmd.SysProcAttr.Pgid = group.PID
 		return cmd.Start()
 	}

@@ -19,7 +19,7 @@ const environLimit = 8 << 20
 // that started at or after since (clock ticks since boot, see [Identity]) are looked at: a job can't be older than the
 // wrapper that started it.
 //
-// complete is false when a process that might carry it could not be looked at: one with this process's real user id
+// complete matters where nobody is found. It is false when a process that might carry it could not be looked at: one with this process's real user id
 // whose environment is unreadable, or one that is just being executed and has no environment yet. An unreadable process
 // of another user doesn't count, or else no ordinary user could ever prove anything on a shared host. That is
 // sound for the one question this answers, what is left of a job whose group was not yet noted: the group is noted

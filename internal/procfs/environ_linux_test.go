@@ -47,7 +47,9 @@ func TestFindEnviron(t *testing.T) {
 	pids, complete, err := FindEnviron(entryName, value, self.StartTicks)
 	slices.Sort(pids)
 	slices.Sort(want)
-	if !slices.Equal(pids, want) || !complete || err != nil {
+	// Whether the view was complete says something of what was not found alone: with somebody found, nothing is looked at
+	// again, and on a busy machine some other process is always just being executed.
+	if !slices.Equal(pids, want) || err != nil {
 		t.Errorf("got %v, %v, %v, want %v", pids, complete, err, want)
 	}
 }

@@ -99,7 +99,8 @@ func mountHides(mountinfo string) bool {
 	for line := range strings.Lines(mountinfo) {
 		// ID parent major:minor root MOUNTPOINT options [optional …] - TYPE source SUPEROPTIONS
 		mount, filesystem, ok := strings.Cut(line, " - ")
-		f, g := strings.Fields(mount), strings.Fields(filesystem)
+		// Of white space, a name in it can have all but blanks, tabs and line feeds, which are escaped.
+		f, g := strings.Split(mount, " "), strings.Split(strings.TrimSuffix(filesystem, "\n"), " ")
 		if ok && len(f) >= 6 && f[4] == "/proc" && len(g) >= 3 && g[0] == "proc" {
 			options, found = g[2], true // a later line lies above an earlier one
 		}
