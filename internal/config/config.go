@@ -19,6 +19,7 @@ const (
 	Bool               // true or false
 	List               // a list of values
 	Map                // a mapping of names to values
+	Table              // a mapping of names to mappings, whose keys are those of Key.Inner
 	Any                // anything but nothing; it isn't looked into
 )
 
@@ -28,6 +29,8 @@ type Key struct {
 	// Check refuses a text; nil takes all. It is asked for a Scalar with its text, for a Bool with "true" or "false", for a
 	// List with each item, and for a Map with each name=value. Its error is shown in the form "KEY: ERROR".
 	Check func(text string) error
+	// Inner are the keys of each mapping of a Table; Check is asked for its names.
+	Inner map[string]Key
 	// Later says why this version can't act on the key; "" means that it can. The key is read and checked all the same.
 	Later string
 }
@@ -44,7 +47,15 @@ type Value struct {
 	Text         string            // of a Scalar; "true" or "false" of a Bool
 	List         []string          // of a List
 	Map          map[string]string // of a Map
-	Line, Column int               // from 1; columns count characters
+	Table        map[string]map[string]Value
+	Line, Column int // from 1; columns count characters
+
+	at []spot // of each of List
+}
+
+// Item is the i-th of List, with its own place.
+func (v Value) Item(i int) Value {
+	return Value{Text: v.List[i], Line: v.at[i].line, Column: v.at[i].column}
 }
 
 // File is a file without errors.
@@ -104,8 +115,8 @@ func Parse(path string, text []byte, s Schema) (*File, error) {
 			(&reader{tree: t, schema: s, file: file}).top(root)
 		}
 	}
-	if errs := found.sorted(); len(errs) > 0 {
-		return &File{Path: path, Redact: file.Redact}, errs
+	if err := Errors(found.list).OrNil(); err != nil {
+		return &File{Path: path, Redact: file.Redact}, err
 	}
 	return file, nil
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,27 @@ type Error struct {
 	Line, Column int    // from 1, columns in characters; 0 when it is about the whole file
 	Message      string // what and why, on one line
 	Suggestion   string // what was probably meant; may be ""
+	Repeated     string // what Message repeats of a value, as it stands there, to be looked at by itself for secrets; may be ""
+}
+
+// Repeats is Repeated, as of other errors.
+func (e Error) Repeats() string { return e.Repeated }
+
+// Plain is an error of a [Key]'s Check that shows nothing of a value but what may be seen. Nothing in it is masked.
+type Plain struct{ Err error }
+
+func (e Plain) Error() string { return e.Err.Error() }
+
+// Unwrap gives the error itself.
+func (e Plain) Unwrap() error { return e.Err }
+
+// RepeatedBy is what an error repeats of a value, as far as it says so.
+func RepeatedBy(err error) string {
+	var r interface{ Repeats() string }
+	if errors.As(err, &r) {
+		return r.Repeats()
+	}
+	return ""
 }
 
 // Error is PATH:LINE:COLUMN: MESSAGE; did you mean "SUGGESTION"?
@@ -46,6 +68,15 @@ func (e Errors) Error() string {
 	return fmt.Sprintf("%s (and %d more)", e[0], len(e)-1)
 }
 
+// OrNil is them in the order of the file, as an error: nil if there is none.
+func (e Errors) OrNil() error {
+	if len(e) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(e, func(a, b Error) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	return e
+}
+
 // Is makes Errors an [onerun.ErrConfig].
 func (e Errors) Is(target error) bool { return target == onerun.ErrConfig }
 
@@ -60,7 +91,10 @@ type findings struct {
 }
 
 func (f *findings) add(at spot, suggestion, format string, args ...any) {
-	e := Error{Path: f.path, Line: at.line, Column: at.column, Message: oneLine(fmt.Sprintf(format, args...)), Suggestion: suggestion}
+	f.put(Error{Path: f.path, Line: at.line, Column: at.column, Message: oneLine(fmt.Sprintf(format, args...)), Suggestion: suggestion})
+}
+
+func (f *findings) put(e Error) {
 	// What stands under an anchor is read once for every alias of it, and is wrong only once.
 	if f.seen[e] || len(f.list) >= maxErrors {
 		return
@@ -70,13 +104,6 @@ func (f *findings) add(at spot, suggestion, format string, args ...any) {
 	}
 	f.seen[e] = true
 	f.list = append(f.list, e)
-}
-
-func (f *findings) sorted() Errors {
-	slices.SortStableFunc(f.list, func(a, b Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	return f.list
 }
 
 // oneLine keeps a text from breaking the line it is shown on, or writing to the reader's terminal.

@@ -15,7 +15,6 @@ import (
 func TestRefused(t *testing.T) {
 	const empty = "the value is empty; give it one, or leave the key out"
 	const colon = `": " can't stand in this value; put the value in quotes, or, if a key is meant, indent it like the one above`
-	const special = "put a value that starts with a special character in quotes"
 	for _, c := range []struct {
 		text string
 		want string
@@ -47,6 +46,9 @@ func TestRefused(t *testing.T) {
 		{"jobs:\n  a: &a {command: [y]}\n  b:\n    <<: *a\n    shell: x", `5:5: command and shell in one job, the other in line 2; keep one`},
 
 		// Values.
+		{"jobs:\n  a:\n    shell: rm a\tb", `3:12: a tab stands within this value, and would be lost; put the value in quotes`},
+		{"jobs:\n  a: {shell: rm a\tb}", `2:14: a tab stands within this value, and would be lost; put the value in quotes`},
+		{"jobs:\n  a:\n    shell: * * *", `3:12: a * has another meaning here; put the value in quotes`},
 		{"namespace:", "1:1: namespace: " + empty},
 		{"jobs:\n  a:\n    timeout:\n    ttl: 5s", "3:5: timeout: " + empty},
 		{"namespace: ~", "1:12: namespace: " + empty},
@@ -90,7 +92,7 @@ func TestRefused(t *testing.T) {
 		{"alerts: &x [*x]", "1:13: no anchor of this name stands above; put a value that starts with * in quotes"},
 		{"jobs:\n  a:\n    <<: 5\n    ttl: 5s", "3:9: << takes a mapping, as in <<: *NAME, or a list of mappings"},
 		{"jobs:\n  a: &a {ttl: x}\n  b: *a", `2:15: ttl: "x" is no duration; write for example 90s`},
-		{"jobs:\n  a: {schedule: * 1 * * *}", "2:17: no anchor of this name stands above; put a value that starts with * in quotes"},
+		{"jobs:\n  a: {schedule: * 1 * * *}", "2:17: a * has another meaning here; put the value in quotes"},
 
 		// The text.
 		{"namespace: x\n\ttimezone: y", "2:1: a tab indents this line; indent with spaces"},
@@ -119,7 +121,7 @@ func TestRefused(t *testing.T) {
 		{"namespace: x: y", "1:13: " + colon},
 		{"namespace: x\n  timezone: y", "2:11: " + colon},
 		{"namespace: x\ntimezone y", "2:1: KEY: VALUE is wanted here"},
-		{"jobs:\n  a:\n    schedule: */5 * * * *", "3:19: this can't follow what stands before it; " + special},
+		{"jobs:\n  a:\n    schedule: */5 * * * *", "3:19: a * has another meaning here; put the value in quotes"},
 		{"namespace: |x\n  y", "1:12: after | or > stands something else than an indentation and + or -; put a value that starts with one in quotes"},
 		{"|\n#", "1:1: the text that belongs to | or > is missing, or not indented"},
 		{"namespace: &a &b x", "1:15: two anchors for one value; keep one"},
@@ -204,6 +206,32 @@ func TestSecretsAreNotShown(t *testing.T) {
 	_, err := config.Parse("f", []byte("jobs: {a: {label: {db_password: hunter2}}}"), s)
 	if err == nil || strings.Contains(err.Error(), secret) {
 		t.Errorf("a label's secret: %v", err)
+	}
+}
+
+// TestMaskLeavesTheWords: what a message says itself isn't masked because a secret has a letter or two of it, and a short secret is.
+func TestMaskLeavesTheWords(t *testing.T) {
+	s := schema()
+	for _, c := range []struct {
+		value, says string
+		plain       bool
+		want        string
+	}{
+		{"nonsense://x", `"nonsense" is no way to tell anybody; use http`, false, "*** is no way to tell anybody; use http"},
+		{"nonsense://x", `"nonsense" is no way to tell anybody; use http`, true, `"nonsense" is no way to tell anybody; use http`},
+		{"x:abc", `the key "abc" is a bad one, and so is x`, false, "the key *** is a bad one, and so is ***"},
+		{"x:hunter2", `the end of it, "nter2", is a bad one`, false, "the end of it, *** is a bad one"},
+	} {
+		s.Top["webhook"] = config.Key{Check: func(string) error {
+			if c.plain {
+				return config.Plain{Err: errors.New(c.says)}
+			}
+			return errors.New(c.says)
+		}}
+		_, err := config.Parse("f", []byte("webhook: "+c.value), s)
+		if err == nil || err.Error() != "f:1:10: webhook: "+c.want {
+			t.Errorf("%s gives %v\nwant %s", c.value, err, c.want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/goccy/go-yaml/scanner"
 	"github.com/goccy/go-yaml/token"
@@ -73,6 +74,10 @@ func (l *lexing) look(tokens token.Tokens, i int) bool {
 		start = l.at[last] // something is missing at the end
 	}
 	l.at[tk] = start
+	if !content && strings.Contains(strings.TrimSpace(tk.Origin), "\t") && !strings.Contains(tk.Value, "\t") && tk.Type == token.StringType {
+		l.add(start, "", "a tab stands within this value, and would be lost; put the value in quotes") // "rm a\tb" would be "rm ab"
+		return false
+	}
 	if (tk.Type == token.DoubleQuoteType || tk.Type == token.InvalidType) && l.text.more() && l.text.src[from] == '"' {
 		if offset, why := badEscape(l.text.src[from:]); why != "" {
 			in := l.text
@@ -126,6 +131,11 @@ func (l *lexing) structure(tokens token.Tokens, i int, start spot) bool {
 		// A mapping and its first key can have one each, on lines of their own.
 		if i > 1 && tokens[i-2].Type == token.AnchorType && (l.at[tokens[i-2]].line == start.line || i > 3 && tokens[i-4].Type == token.AnchorType) {
 			l.add(start, "", "two anchors for one value; keep one")
+			return false
+		}
+	case token.AliasType:
+		if strings.TrimSpace(tk.Value) == "*" && l.text.more() && blank(l.text.src[l.text.next]) { // no name, as in: schedule: * * * * *
+			l.add(start, "", "a * has another meaning here; put the value in quotes")
 			return false
 		}
 	case token.SequenceStartType, token.MappingStartType:

@@ -13,6 +13,15 @@ import (
 // end) and the null device, which is an empty file. An error of the file system is an [fs.PathError]; what the file
 // holds is refused with an [Errors].
 func Load(path string, s Schema) (*File, error) {
+	text, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, text, s)
+}
+
+// Read is the first half of Load: the text of the file.
+func Read(path string) ([]byte, error) {
 	// Looked at before it is opened: opening a device can do something.
 	info, err := os.Stat(path)
 	if err != nil {
@@ -25,11 +34,7 @@ func Load(path string, s Schema) (*File, error) {
 	default:
 		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: neither a file nor a pipe", fs.ErrInvalid)}
 	}
-	text, err := read(path)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(path, text, s)
+	return read(path)
 }
 
 // read stops one byte after the most that Parse takes.

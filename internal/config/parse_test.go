@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/onerun-dev/onerun/internal/config"
 )
@@ -69,7 +70,7 @@ func TestExample(t *testing.T) {
 			note(17, "overlap", job, none), note(18, "start_by", job, none), note(19, "finish_by", job, none),
 		},
 	}
-	if diff := cmp.Diff(want, f); diff != "" {
+	if diff := cmp.Diff(want, f, unseen); diff != "" {
 		t.Error(diff)
 	}
 	if got, want := f.Later[1].String(), "/etc/onerun/onerun.yaml:10:5: schedule: this version has no scheduler"; got != want {
@@ -159,7 +160,7 @@ jobs:
 			"retry_later": {Text: "false", Line: 12, Column: 18},
 		},
 	}
-	if diff := cmp.Diff(want, f.Jobs); diff != "" {
+	if diff := cmp.Diff(want, f.Jobs, unseen); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -239,5 +240,29 @@ func TestRedactAndCalendars(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"kr": "conf/kr.ics", "us": "/etc/us.ics"}, f.Calendars); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// unseen leaves the places of items to TestItems.
+var unseen = cmpopts.IgnoreUnexported(config.Value{})
+
+// TestItems: each item of a list has its own place, one that came in by an alias where that stands.
+func TestItems(t *testing.T) {
+	f, err := config.Parse("f", []byte("jobs:\n  a:\n    command: [x,\n      y]\n  b: {command: [&a z, *a]}\n"), schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		job, text       string
+		i, line, column int
+	}{
+		{"a", "x", 0, 3, 15},
+		{"a", "y", 1, 4, 7},
+		{"b", "z", 0, 5, 17},
+		{"b", "z", 1, 5, 23},
+	} {
+		if v := f.Jobs[c.job]["command"].Item(c.i); v.Text != c.text || v.Line != c.line || v.Column != c.column {
+			t.Errorf("item %d of %s is %+v", c.i, c.job, v)
+		}
 	}
 }

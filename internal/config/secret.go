@@ -20,7 +20,8 @@ func secret(key string) bool {
 }
 
 // mask takes out of a message about a value every word that the value has too, with all that is joined to it, so that
-// neither the whole nor a part of the value is shown, however the message came by it.
+// neither the whole nor a part of the value is shown, however the message came by it. A word of up to three characters is only taken for the
+// value's if it is one of the words of that: "no" is in many.
 func mask(message, value string) string {
 	hay, known := unescaped(value)
 	text, plain := unescaped(message)
@@ -28,13 +29,21 @@ func mask(message, value string) string {
 		return "refused (why isn't shown: the reason could hold a part of the value)"
 	}
 	hay = strings.ToLower(hay + "\n" + value)
+	between := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	whole := strings.FieldsFunc(hay, between)
 	words := strings.Fields(text)
 	for i, joined := range words {
-		parts := strings.FieldsFunc(joined, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+		parts := strings.FieldsFunc(joined, between)
 		if len(parts) == 0 {
 			parts = []string{strings.Trim(joined, `"'`)}
 		}
-		if slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(hay, strings.ToLower(part)) }) {
+		if slices.ContainsFunc(parts, func(part string) bool {
+			part = strings.ToLower(part)
+			if short := len(part) <= 3 && !strings.ContainsFunc(part, between); short {
+				return slices.Contains(whole, part)
+			}
+			return strings.Contains(hay, part)
+		}) {
 			words[i] = "***"
 		}
 	}

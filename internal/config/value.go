@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -20,9 +21,11 @@ func (r *reader) value(e entry, key Key, in string) (Value, bool) {
 	case Bool:
 		v.Text, ok = r.boolean(e, key)
 	case List:
-		v.List, ok = r.items(e, key)
+		v.List, v.at, ok = r.items(e, key)
 	case Map:
 		v.Map, ok = r.pairs(e, key)
+	case Table:
+		v.Table, ok = r.table(e, key, in)
 	}
 	if ok && key.Later != "" {
 		r.file.Later = append(r.file.Later, Note{Path: r.file.Path, Line: e.at.line, Column: e.at.column, In: in, Key: e.key, Why: key.Later})
@@ -80,23 +83,22 @@ func (r *reader) boolean(e entry, key Key) (string, bool) {
 	return s, r.check(e.key, s, s, r.place(b), key)
 }
 
-func (r *reader) items(e entry, key Key) ([]string, bool) {
+func (r *reader) items(e entry, key Key) (items []string, at []spot, good bool) {
 	list, ok := e.value.(*ast.SequenceNode)
 	if !ok {
 		r.wrongKind(e, "a list is wanted here, [A, B] or a line with - for each")
-		return nil, false
+		return nil, nil, false
 	}
 	if !r.spend(len(list.Values), e.at) {
-		return nil, false
+		return nil, nil, false
 	}
-	items := make([]string, 0, len(list.Values))
-	good := true
+	items, good = make([]string, 0, len(list.Values)), true
 	for _, n := range list.Values {
 		item, ok := r.one(e, r.follow(n), "an item of the list", r.place(n))
 		good = ok && r.check(e.key, item, item, r.place(n), key) && good
-		items = append(items, item)
+		items, at = append(items, item), append(at, r.place(n))
 	}
-	return items, good
+	return items, at, good
 }
 
 func (r *reader) pairs(e entry, key Key) (map[string]string, bool) {
@@ -125,6 +127,42 @@ func (r *reader) pairs(e entry, key Key) (map[string]string, bool) {
 		pairs[p.key] = s
 	}
 	return pairs, good
+}
+
+// table reads a mapping of names to mappings.
+func (r *reader) table(e entry, key Key, in string) (map[string]map[string]Value, bool) {
+	m, ok := r.mapping(e, "NAME: {KEY: VALUE}")
+	if !ok {
+		return nil, false
+	}
+	rows := r.entries(m)
+	if !r.spend(len(rows), e.at) {
+		return nil, false
+	}
+	table := make(map[string]map[string]Value, len(rows))
+	good := true
+	for _, row := range rows {
+		good = r.check(e.key, row.key, row.key, row.at, key) && good
+		inner, ok := r.mapping(row, "KEY: VALUE")
+		if !ok {
+			good = false
+			continue
+		}
+		values := map[string]Value{}
+		for _, cell := range r.entries(inner) {
+			k, known := key.Inner[cell.key]
+			if !known {
+				r.add(cell.at, nearest(cell.key, keys(key.Inner)), "unknown key %s in %s of %s", quote(cell.key), quote(row.key), e.key)
+				good = false
+				continue
+			}
+			v, ok := r.value(cell, k, in)
+			values[cell.key] = v
+			good = ok && good
+		}
+		table[row.key] = values
+	}
+	return table, good
 }
 
 // one reads a value inside the list or mapping that e holds. An empty text in quotes is one.
@@ -158,14 +196,18 @@ func (r *reader) check(name, value, text string, at spot, key Key) bool {
 	if err == nil {
 		return true
 	}
-	why := err.Error()
-	if secret(name) {
+	why, repeated := err.Error(), ""
+	var plain Plain
+	switch hide := secret(name); {
+	case !hide:
+		repeated = RepeatedBy(err)
+	case !errors.As(err, &plain):
 		why = mask(why, value)
 	}
 	if long := []rune(why); len(long) > 300 {
 		why = string(long[:300]) + "…"
 	}
-	r.add(at, "", "%s: %s", name, why)
+	r.put(Error{Path: r.path, Line: at.line, Column: at.column, Message: oneLine(name + ": " + why), Repeated: repeated})
 	return false
 }
 
