@@ -1,11 +1,10 @@
 // Command onerun makes a scheduled job run once; see the README.
 package main
 
-import "os"
+import (
+	"os"
 
-func main() {
-	if os.Args[0] == guardName {
-		os.Exit(guardMain())
-	}
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
-}
+	"github.com/onerun-dev/onerun/cmd/internal/cli"
+)
+
+func main() { os.Exit(cli.Main(nil, nil)) }

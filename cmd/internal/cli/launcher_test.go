@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/onerun-dev/onerun/internal/scheduler"
+)
+
+// TestLauncherResults: only what ended well needs no look into the ledger. Whatever else ended a process may have done so before its
+// claim.
+func TestLauncherResults(t *testing.T) {
+	t.Parallel()
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(dir+"/gate", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		script string
+		want   scheduler.Result
+	}{
+		{"exit 0", scheduler.Ran},
+		{"exit 3", scheduler.Unknown},
+		{"exit 69", scheduler.Unknown},
+		{"exit 2", scheduler.Unknown},
+		{"kill -KILL $$", scheduler.Unknown},
+		{"no program", scheduler.Unknown},
+		{": >DIR/up; read go <DIR/gate", scheduler.Away},
+	} {
+		t.Run(c.script, func(t *testing.T) {
+			path := dir + "/program"
+			if c.script != "no program" {
+				if err := os.WriteFile(path, []byte("#!/bin/sh\n"+strings.ReplaceAll(c.script, "DIR", dir)+"\n"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				path += "-that-is-not-there"
+			}
+			var running sync.WaitGroup
+			l := &launcher{program: path, file: file, running: &running, complain: func(error) {}}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.want == scheduler.Away {
+				go func() {
+					eventually(func() bool { _, err := os.Stat(dir + "/up"); return err == nil })
+					cancel()
+				}()
+				defer func() {
+					if err := os.WriteFile(dir+"/gate", []byte("\n"), 0); err != nil {
+						t.Error(err)
+					}
+					running.Wait()
+				}()
+			}
+			if got := l.start(ctx, &scheduler.Fire{Job: &scheduler.Job{Name: "j"}, Slot: time.Now()}); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
