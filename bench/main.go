@@ -23,8 +23,32 @@ func main() {
 	starts := flag.Int("starts", 200, "starts at once")
 	runs := flag.Int("ledger", 1_000_000, "runs in the large ledger; 0 leaves that part out")
 	mib := flag.Int("output", 2048, "MiB that a talkative job prints; 0 leaves that part out")
+	killed := flag.Int("kills", 200, "wrappers that are killed; 0 leaves that part out")
+	rev := flag.String("against", "", "another commit, whose onerun is held against this one; none leaves that part out")
+	onServer := flag.Bool("postgres", false, "the store on PostgreSQL, and nothing else")
+	serverRuns := flag.Int("postgres-ledger", 0, "runs in the large ledger on PostgreSQL, 1.5 KiB each; 0 leaves that part out")
+	onlyRedis := flag.Bool("redis", false, "the store on Redis, and nothing else")
+	onMaria := flag.Bool("mysql", false, "the store on MySQL and MariaDB, and nothing else")
+	onQuorum := flag.Bool("zookeeper", false, "the store on ZooKeeper, and nothing else")
+	serving := flag.Int("schedulers", 0, "jobs that three schedulers on PostgreSQL fire each minute, for two minutes, and nothing else")
 	flag.Parse()
-	if err := bench(*rounds, *starts, *runs, *mib); err != nil {
+	measure := func() error { return bench(*rounds, *starts, *runs, *mib, *killed, *rev) }
+	if *onServer {
+		measure = func() error { return onPostgres(max(*rounds/10, 3), *serverRuns) }
+	}
+	if *onlyRedis {
+		measure = func() error { return onRedis(max(*rounds/10, 3)) }
+	}
+	if *onMaria {
+		measure = func() error { return onMySQL(max(*rounds/10, 3)) }
+	}
+	if *onQuorum {
+		measure = func() error { return onZooKeeper(max(*rounds/10, 3)) }
+	}
+	if *serving > 0 {
+		measure = func() error { return onSchedulers(*serving, 2) }
+	}
+	if err := measure(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -36,7 +60,7 @@ type contender struct {
 	argv func(i int) []string
 }
 
-func bench(rounds, starts, runs, mib int) error {
+func bench(rounds, starts, runs, mib, killed int, rev string) error {
 	dir, err := os.MkdirTemp("", "onerun-bench-")
 	if err != nil {
 		return err
@@ -44,10 +68,8 @@ func bench(rounds, starts, runs, mib int) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	bin := func(name string) string { return filepath.Join(dir, name) }
 	for name, pkg := range map[string]string{"onerun": "./cmd/onerun", "floor": "./bench/floor", "least": "./bench/least"} {
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", bin(name), pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		if err := build("", pkg, bin(name)); err != nil {
+			return err
 		}
 	}
 	yes, err := exec.LookPath("true")
@@ -95,10 +117,30 @@ func bench(rounds, starts, runs, mib int) error {
 	if err == nil && mib > 0 {
 		err = talk(bin("onerun"), dir, rounds, mib)
 	}
+	if err == nil && killed > 0 {
+		err = kills(dir, killed)
+	}
+	if err == nil && rev != "" {
+		err = againstOther(dir, rev, rounds)
+	}
 	if err != nil || runs == 0 {
 		return err
 	}
 	return ledger(dir, rounds/2, runs)
+}
+
+// build builds a program of the module in a folder ("": this one). The file is written once more, in one piece: how the
+// linker's lies in memory alone can make a start an eighth slower or faster.
+func build(dir, pkg, to string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", to+".linked", pkg)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	if out, err := exec.Command("cp", to+".linked", to).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s: %w\n%s", to, err, out)
+	}
+	return nil
 }
 
 func short(name string) string {
