@@ -34,7 +34,28 @@ func (r *Runner) claim(ctx context.Context, c Claim, wait time.Duration) (time.D
 		a.until = math.MaxInt64
 	}
 	grant, err := a.wait(ctx)
+	if err != nil && a.open && ctx.Err() != nil {
+		a.withdraw(ctx)
+	}
 	return a.sent, grant, err
+}
+
+// withdraw undoes a claim whose caller has given up while it was on its way, if it was granted.
+// It is a claim that can't be granted itself, and that proves the first one void. Where there
+// are notes on this host, the next start there knows that nothing was begun.
+func (a *asking) withdraw(ctx context.Context) {
+	store, remote := a.r.store.(HostClaimer)
+	if _, notes := a.r.store.(Noter); !remote || notes {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.r.storeTimeout)
+	defer cancel()
+	why := "the caller gave up before the claim was answered"
+	c := a.claim
+	c.Owner, c.RunID, c.Order, c.Asking = NewID(), NewRunID(a.r.clock.Now()), OrderAny, true
+	_, _ = store.ClaimKnowing(ctx, c, HostKnowledge{ // or, out of reach, the lease runs out
+		Held: &Holder{Name: why}, HeldOwner: c.Owner, Dead: []DeadOwner{{Owner: a.claim.Owner, Void: true, Evidence: why}},
+	})
 }
 
 // wait asks again while the run is running or the lock is held, and once more, for
@@ -74,7 +95,10 @@ func (a *asking) ask(ctx context.Context) (Grant, error) {
 	for {
 		limit := giveUp - now
 		if waits {
-			limit = min(a.until-now, MaxTTL)
+			limit = a.until - now
+			if a.claim.Order != OrderFIFO { // which would lose its place in line
+				limit = min(limit, MaxTTL)
+			}
 		}
 		if !a.open {
 			a.open, a.sent = true, now

@@ -6,8 +6,10 @@ import "time"
 type Clock interface {
 	// Now is the wall clock, for records only; no lease is reckoned by it.
 	Now() time.Time
-	// Elapsed is a clock that never steps and that counts suspend: CLOCK_BOOTTIME
-	// on Linux. Its zero is arbitrary.
+	// Elapsed is a clock that never steps and that counts suspend. Its zero is
+	// arbitrary. The system's own, on Linux, is what clock_gettime(2) says of
+	// CLOCK_BOOTTIME, so any process in the same time namespace (time_namespaces(7))
+	// can compare a moment of it with its own reading of that clock.
 	Elapsed() time.Duration
 }
 

@@ -18,6 +18,9 @@ type Delivery struct {
 	Outcome Outcome
 	Run     Run   // as it is now
 	Err     error // Flush: why this one could not be delivered; Kind is empty then
+
+	Unclaimed bool // it was executed without a claim; see UnclaimedKeeper
+	Forgotten bool // it had a claim, of which the store knew nothing any more; see UnclaimedKeeper
 }
 
 // Spooled is an end that waits on this host.
@@ -28,6 +31,8 @@ type Spooled struct {
 	Job       string
 	Path      string // the file that keeps it
 	Outcome   Outcome
+	Unclaimed bool   // it was executed without a claim
+	Store     string // the store that it waits for, if that is another one
 }
 
 // DeliveryOf decides about an end that comes late. attempt is the one that it is the
@@ -41,6 +46,8 @@ func DeliveryOf(run Run, attempt Attempt, decided bool, o Outcome) DeliveryKind 
 		return DeliveredBefore
 	case attempt.Late != nil && attempt.Late.Status == o.Status && attempt.Late.Reason == o.Reason:
 		return DeliveredBefore
+	case attempt.Reason == ReasonLeaseExpired && o.Reason == ReasonLeaseLost:
+		return DeliveredBefore // the same, as its owner saw it; a retry that was granted for it stays
 	case attempt.ClosedBy == ByMachine && run.Attempt == attempt.Number && run.Status == attempt.Status && !decided:
 		return DeliveredCorrected
 	}
@@ -49,14 +56,22 @@ func DeliveryOf(run Run, attempt Attempt, decided bool, o Outcome) DeliveryKind 
 
 // Words describe a delivery on one line.
 func (d Delivery) Words() string {
-	switch d.Kind {
-	case DeliveredApplied:
+	switch {
+	case d.Kind == DeliveredApplied && d.Unclaimed:
+		return "it ran without a claim, and is recorded now"
+	case d.Kind == DeliveredApplied && d.Forgotten:
+		return "the store had forgotten its claim; its end is recorded now"
+	case d.Kind == DeliveredApplied:
 		return "its end came late, and is recorded now"
-	case DeliveredBefore:
+	case d.Kind == DeliveredBefore:
 		return "its end was recorded before"
-	case DeliveredCorrected:
+	case d.Kind == DeliveredCorrected:
 		return "its end came late, and corrects what a later claim had taken for its end"
-	case DeliveredKept:
+	case d.Kind == DeliveredKept && d.Unclaimed:
+		return "it ran without a claim, and others have run it too, or decided about it: " + MayHaveRunTwice
+	case d.Kind == DeliveredKept && d.Forgotten:
+		return "the store had forgotten its claim, and others have run it too, or decided about it: " + MayHaveRunTwice
+	case d.Kind == DeliveredKept:
 		return "its end came late, after others had decided about it: " + MayHaveRunTwice
 	}
 	return ""

@@ -15,6 +15,9 @@
 //		log.Print(skip) // who did it or is doing it, and since when
 //	}
 //
+// Packages below adapter make the jobs of other schedulers claim before they run, and those
+// below observe log, count and trace what happens. docs/library.md goes by task.
+//
 // # The words
 //
 // A job is work with a name. What one run of it is for is its partition, most often a

@@ -24,6 +24,15 @@ const (
 	LockCreate LockMode = "create"
 )
 
+// Order says who of those that wait for a lock gets it.
+type Order string
+
+// The two orders.
+const (
+	OrderAny  Order = ""     // whoever comes first when it is free
+	OrderFIFO Order = "fifo" // first come, first served; see Claim.Order
+)
+
 // Defaults of a job's policies.
 const (
 	DefaultTTL        = 60 * time.Second
@@ -67,6 +76,7 @@ type Job struct {
 	BusinessDate string
 	Lock         LockName // "": JobLock(Name)
 	LockMode     LockMode // "": LockFlock
+	Order        Order    // of those who wait for the lock
 	ScheduledAt  time.Time
 	Policy
 	Grace        time.Duration // from asking the work to stop to ending it; 0: DefaultGrace
@@ -85,6 +95,8 @@ func (j Job) check() error {
 		return errors.New("a partition needs a job")
 	case j.LockMode != LockFlock && j.LockMode != LockCreate:
 		return fmt.Errorf("lock mode %q is unknown; use %s or %s", j.LockMode, LockFlock, LockCreate)
+	case j.Order != OrderAny && j.Order != OrderFIFO:
+		return fmt.Errorf("order %q is unknown; use %s, or leave it empty", j.Order, OrderFIFO)
 	case j.OnCrash != CrashAuto && j.OnCrash != CrashManual:
 		return fmt.Errorf("crash policy %q is unknown; use %s or %s", j.OnCrash, CrashAuto, CrashManual)
 	case j.TTL < MinTTL || j.TTL > MaxTTL:

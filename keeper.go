@@ -18,6 +18,7 @@ type keeper struct {
 	grace   time.Duration
 	cancel  context.CancelCauseFunc
 	ended   atomic.Bool // the work has ended: nothing is left to be stopped
+	lost    atomic.Bool // it was told to stop, because the lease is lost
 	stopped atomic.Bool // an operator has stopped it
 
 	loop sync.WaitGroup
@@ -47,6 +48,7 @@ func (k *keeper) begin(ctx context.Context) error {
 	if ttl == 0 {
 		return nil
 	}
+	k.tellRenewal(k.lastSent())
 	ctx = context.WithoutCancel(ctx)
 	limit, cancel := context.WithTimeout(ctx, k.r.storeTimeout)
 	defer cancel()
@@ -88,14 +90,11 @@ func (k *keeper) keep(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answers := make(chan answer, 1)
-	beating, lost := false, false
+	beating := false
 	next := k.lastSent() + every
 	for {
 		now := k.r.clock.Elapsed()
-		if !lost && !k.ended.Load() && now >= k.lastSent()+TermAfter(ttl, k.grace) {
-			lost = true
-			k.lose(fmt.Errorf("%w: no heartbeat succeeded for %s", ErrLost, TermAfter(ttl, k.grace)))
-		}
+		lost := k.overdue(now)
 		if lost && k.exitAt(now, k.lastSent()+KillAfter(ttl)) {
 			return
 		}
@@ -117,9 +116,7 @@ func (k *keeper) keep(ctx context.Context) {
 			beating = false
 			if errors.Is(a.err, ErrLost) {
 				timer.Stop()
-				if !lost && !k.ended.Load() {
-					k.lose(a.err)
-				}
+				k.lose(a.err)
 				k.awaitEnd()
 				return
 			}
@@ -207,9 +204,23 @@ func (k *keeper) stopWork(by string) {
 	k.told.Go(func() { k.observe(Observation{Event: EventStopped, Err: err}) })
 }
 
+// overdue stops the work when no heartbeat has succeeded for too long, whoever looks first,
+// and reports whether the lease is lost.
+func (k *keeper) overdue(now time.Duration) bool {
+	ttl := k.grant.Lease.TTL
+	if ttl != 0 && now >= k.lastSent()+TermAfter(ttl, k.grace) {
+		k.lose(fmt.Errorf("%w: no heartbeat succeeded for %s", ErrLost, TermAfter(ttl, k.grace)))
+	}
+	return k.lost.Load()
+}
+
 // lose stops the work first and tells of it afterwards, beside the loop: an
-// observer that blocks must not keep lost work running.
+// observer that blocks must not keep lost work running. Work that has ended loses nothing any
+// more, and none is lost twice.
 func (k *keeper) lose(err error) {
+	if k.ended.Load() || k.lost.Swap(true) {
+		return
+	}
 	k.cancel(err)
 	k.told.Go(func() { k.observe(Observation{Event: EventLeaseLost, Err: err}) })
 }
@@ -255,10 +266,25 @@ func (k *keeper) beat(ctx context.Context) error {
 	if b.Stop != "" && !k.stopped.Swap(true) {
 		k.stopWork(b.Stop)
 	}
-	if step := k.renewed(sent, k.r.clock.Elapsed(), b.Now); step != "" {
+	step := k.renewed(sent, k.r.clock.Elapsed(), b.Now)
+	k.tellRenewal(sent)
+	if step != "" {
 		k.tell(Observation{Event: EventClockStep, Detail: step})
 	}
 	return nil
+}
+
+// tellRenewal tells of a deadline that counts here already (see WithRenewal), unless nobody
+// waits for it any more.
+func (k *keeper) tellRenewal(sent time.Duration) {
+	if k.r.renewal == nil {
+		return
+	}
+	select {
+	case <-k.stop:
+	default:
+		k.r.renewal(k.grant.Lease, sent)
+	}
 }
 
 // renewed notes a successful heartbeat. It also compares how far the store's clock

@@ -6,8 +6,9 @@ import "time"
 // passed on the store's clock since the owner's last successful heartbeat; and the
 // owner has stopped its work before T has passed on its own clock since it *sent*
 // that heartbeat. Sending comes before the store's reckoning, so the owner always
-// stops first, as long as the two clocks run at rates that differ by less than the
-// margin within T. No decision compares two hosts' clocks.
+// stops first, as long as the two clocks run at rates that differ by less than three
+// quarters of the margin within T: the last one is what a guard takes to act, where the
+// owner can't. No decision compares two hosts' clocks.
 //
 //	sent              a heartbeat (or the claim) goes out
 //	sent + T/6        the next one goes out; each try lasts at most T/6

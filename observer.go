@@ -1,6 +1,9 @@
 package onerun
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Names of events, as logs and journals carry them.
 const (
@@ -17,6 +20,7 @@ const (
 	EventTakenOver       = "taken_over"
 	EventLateOutcome     = "late_outcome"
 	EventResolved        = "resolved"
+	EventItemResolved    = "item_resolved"
 	EventRerunApproved   = "rerun_approved"
 	EventRerunRequested  = "rerun_requested"
 	EventPruned          = "pruned"
@@ -54,3 +58,12 @@ type ObserverFunc func(Observation)
 
 // Observe calls f.
 func (f ObserverFunc) Observe(o Observation) { f(o) }
+
+// Tracer is an optional ability of an Observer: to put something of its own into the context
+// of the work, such as the span of a trace.
+type Tracer interface {
+	// Trace is called right before the work of an attempt begins, on its goroutine, and
+	// gives the work's context, which must be made of ctx. However the work ends, one
+	// Observation tells of it: finished, failed or lease_lost, with an Outcome and this lease.
+	Trace(ctx context.Context, run Run, lease Lease) context.Context
+}

@@ -61,5 +61,8 @@ func LastBytes(s string, n int) string {
 			return s[i:]
 		}
 	}
+	if len(s) < utf8.UTFMax { // the end of one character, and no room for the whole of it
+		return ""
+	}
 	return s
 }

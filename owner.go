@@ -16,6 +16,10 @@ func (r *Runner) own(ctx context.Context, job Job, grant Grant, sent time.Durati
 	defer cancel(nil)
 	k := newKeeper(r, grant, job.Grace, sent, cancel)
 	if err := k.begin(ctx); err != nil {
+		if n, ok := r.store.(EndNoter); ok { // or this process, which lives on, would seem to be at work
+			_ = n.NoteEnd(grant.Lease, Outcome{Status: Failed, Reason: ReasonLeaseLost, Void: true, FinishedAt: r.clock.Now(), Error: CutError(err.Error())})
+		}
+		r.leave(grant)
 		return false, err
 	}
 	defer k.end()
@@ -35,7 +39,7 @@ func (r *Runner) own(ctx context.Context, job Job, grant Grant, sent time.Durati
 // watch. Nothing is started for work that lasts less than a second.
 func (r *Runner) watchLock(grant Grant, k *keeper) (stop func()) {
 	w, files := r.store.(LockWatcher)
-	files = files && r.observer != nil
+	files = files && len(r.observers) > 0
 	s, stops := r.store.(StopWatcher)
 	if !files && !stops {
 		return func() {}
@@ -86,7 +90,7 @@ type ending struct {
 func (r *Runner) execute(ctx context.Context, job Job, k *keeper, fn func(context.Context, *Owner) error) (end ending) {
 	returned := false
 	o := &Owner{r: r, grant: k.grant}
-	defer func() { end.outcome.Output = o.output }() // however it ends
+	defer func() { end.outcome = o.complete(end.outcome) }() // however it ends
 	defer func() {
 		k.ended.Store(true)
 		if returned {
@@ -99,13 +103,17 @@ func (r *Runner) execute(ctx context.Context, job Job, k *keeper, fn func(contex
 			return
 		}
 		gone := broken("the function ended its goroutine (runtime.Goexit)", "")
-		gone.outcome.Output = o.output
+		gone.outcome = o.complete(gone.outcome)
 		_, _ = r.finish(ctx, job, k, gone)
 	}()
+	work := r.traced(ctx, k.grant)
 	if r.inProcess {
 		k.observe(Observation{Event: EventStarted, PID: k.grant.Run.Worker.PID})
 	}
-	err := fn(ctx, o)
+	err := fn(work, o)
+	if err != nil { // after a freeze, what is left of a lost lease is seen before anything else
+		k.overdue(r.clock.Elapsed())
+	}
 	end = endingOf(ctx, err) // within reach of recover: it calls the error's methods
 	returned = true
 	return end
@@ -155,10 +163,18 @@ func endingOf(ctx context.Context, err error) ending {
 func (r *Runner) finish(ctx context.Context, job Job, k *keeper, end ending) (recorded bool, err error) {
 	out, failure := end.outcome, end.failure
 	out.Error = r.redact(out.Error)
-	out.FinishedAt = r.clock.Now()
-	err = r.record(ctx, k.grant, out, job.FinishWait)
+	if out.FinishedAt.IsZero() {
+		out.FinishedAt = r.clock.Now()
+	}
+	alone := k.grant.Lease.RunID == ""
+	wait := job.FinishWait
+	if alone { // there is no end to be kept, and the lock is free when its lease is over
+		wait = min(wait, freeWait)
+	}
+	late, err := r.record(ctx, k.grant, out, wait)
 	recorded = err == nil
-	k.end()
+	k.end() // what the keeper saw is told first
+	r.observeClosed(nil, late, k.grant)
 	seen := Observation{Event: EventFinished, Outcome: &out, Err: failure}
 	if out.Status == Failed {
 		seen.Event = EventFailed
@@ -167,6 +183,10 @@ func (r *Runner) finish(ctx context.Context, job Job, k *keeper, end ending) (re
 	case errors.Is(err, ErrLost):
 		seen.Event, seen.Err = EventLeaseLost, err
 		err = both(err, failure)
+	case err != nil && alone:
+		k.observe(Observation{Event: EventHeartbeatFailed, Err: fmt.Errorf("the lock could not be given back, and is free when its lease is over: %w", err)})
+		r.leave(k.grant)
+		err = failure
 	case err != nil:
 		err = &NotRecordedError{Outcome: out, Job: failure, Err: err}
 		seen.Event, seen.Err = EventFailed, err
@@ -176,7 +196,21 @@ func (r *Runner) finish(ctx context.Context, job Job, k *keeper, end ending) (re
 		err = failure
 	}
 	k.observe(seen)
+	if !recorded {
+		r.leave(k.grant)
+	}
 	return recorded, err
+}
+
+// freeWait is how long it is tried to give a lock alone back.
+const freeWait = 2 * time.Second
+
+// leave gives up a lease whose end this owner could not record. This process may go on for
+// long, and nobody else on this host could deliver the end meanwhile.
+func (r *Runner) leave(grant Grant) {
+	if l, ok := r.store.(Leaver); ok {
+		l.Leave(grant.Lease)
+	}
 }
 
 // both joins what became of the lease and of the job, on one line.
@@ -192,8 +226,9 @@ func both(lease, job error) error {
 
 // record tells the store, for up to wait, whatever became of the job's context.
 // Each try has the store's time limit, so that one lost reply doesn't use up all of
-// it. A lost reply is no trouble: finishing twice is finishing once.
-func (r *Runner) record(ctx context.Context, grant Grant, out Outcome, wait time.Duration) error {
+// it. A lost reply is no trouble: finishing twice is finishing once. An attempt that others
+// have closed meanwhile gets its true end as whoever comes late delivers it, which is to be told.
+func (r *Runner) record(ctx context.Context, grant Grant, out Outcome, wait time.Duration) (late []Delivery, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(wait, time.Second))
 	defer cancel()
 	pause := newBackoff(20*time.Millisecond, time.Second)
@@ -201,11 +236,30 @@ func (r *Runner) record(ctx context.Context, grant Grant, out Outcome, wait time
 		try, cancel := context.WithTimeout(ctx, r.storeTimeout)
 		err := r.store.Finish(try, grant.Lease, out)
 		cancel()
+		if errors.Is(err, ErrLost) && grant.Lease.RunID != "" {
+			lost := err
+			try, cancel = context.WithTimeout(ctx, r.storeTimeout)
+			late, err = r.recordLate(try, grant, out, lost)
+			cancel()
+		}
 		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrUsage) {
-			return err
+			return late, err
 		}
 		if sleep(ctx, pause.next()) != nil {
-			return err
+			return late, err
 		}
 	}
+}
+
+// recordLate delivers the end of an attempt that is not this owner's any more: lost says so,
+// and is what it returns, unless the store can't be told.
+func (r *Runner) recordLate(ctx context.Context, grant Grant, out Outcome, lost error) ([]Delivery, error) {
+	d, err := r.store.Deliver(ctx, grant.Lease, out)
+	switch {
+	case err != nil && !errors.Is(err, ErrLost):
+		return nil, err
+	case err == nil && d.Kind != DeliveredBefore:
+		return []Delivery{d}, lost
+	}
+	return nil, lost
 }

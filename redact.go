@@ -15,10 +15,12 @@ const Masked = "***"
 //   - the user part of a URL: scheme://user:password@host
 //   - the value of what is named after a secret, as name=value, "name": "value" or
 //     --name value; of password and secret also as name: value
-//   - the rest of a header line that authenticates: Authorization, Cookie
+//   - the value of a header that authenticates: Authorization, Cookie; quoted, or the rest
+//     of its line
 //   - the word after Bearer or Basic, where it looks like a credential
 //
-// It would rather mask too much than too little. It can't know a secret that has no
+// What stands for a secret in advice (USER@ and FILE), and MySQL's "(using password: YES)", are none. It would
+// rather mask too much than too little. It can't know a secret that has no
 // such form; the configuration file's `redact` patterns are for those.
 func Redact(s string) string {
 	if !strings.ContainsAny(s, "=:-") && !strings.Contains(s, "earer ") && !strings.Contains(s, "asic ") {
@@ -34,40 +36,46 @@ func Redact(s string) string {
 // redactURLs masks the user part of every URL in a text.
 func redactURLs(s string) string {
 	var b strings.Builder
-	for {
+	for scheme := ""; ; {
 		i := strings.Index(s, "://")
+		segment := s // up to the next URL, so that no byte is looked at once for each URL before it
+		if i >= 0 {
+			segment = s[:i]
+		}
+		if scheme != "" {
+			if at := userEnd(scheme, segment[:urlLen(segment)]); at > 0 && segment[:at] != "USER" { // the word for one in advice on how to write a URL
+				b.WriteString(Masked)
+				segment = segment[at:]
+			}
+		}
+		b.WriteString(segment)
 		if i < 0 {
-			b.WriteString(s)
 			return b.String()
 		}
-		i += len("://")
-		b.WriteString(s[:i])
-		s = s[i:]
-		end := strings.IndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`<>", r) })
-		if end < 0 {
-			end = len(s)
+		scheme = "://"
+		for _, plain := range [...]string{"http", "https", "ws", "wss"} {
+			if strings.HasSuffix(strings.ToLower(segment[max(0, len(segment)-len(plain)):]), plain) {
+				scheme = plain + scheme
+				break
+			}
 		}
-		if at := userEnd(s[:end]); at > 0 {
-			b.WriteString(Masked)
-			s = s[at:]
-		}
+		b.WriteString("://")
+		s = s[i+len("://"):]
 	}
 }
 
 // userEnd is where the user part of a URL ends, at the "@"; 0: it has none. A password
-// may hold a slash or an "@", if its writer didn't know better; a path may hold an "@".
-func userEnd(s string) int {
+// may hold a slash or an "@", if its writer didn't know better; the path of a web page may
+// hold an "@" too, and what looks like its port is one.
+func userEnd(scheme, s string) int {
 	authority := s
 	if i := strings.IndexAny(s, "/?#"); i >= 0 {
 		authority = s[:i]
 	}
 	_, port, colon := strings.Cut(authority, ":")
-	isPort := colon && strings.Trim(port, "0123456789") == ""
+	isPort := scheme != "://" && strings.Trim(port, "0123456789") == ""
 	if !strings.Contains(authority, "@") && (!colon || isPort) {
 		return 0
-	}
-	if i := strings.Index(s, "://"); i >= 0 { // the next URL of a list
-		s = s[:i]
 	}
 	return max(0, strings.LastIndexByte(s, '@'))
 }
@@ -97,29 +105,42 @@ func (r *redactor) mask(n int) {
 
 // step copies one word, and masks what follows if the word is named after a secret.
 func (r *redactor) step() {
+	if n := colourLen(r.rest()); n > 0 {
+		r.take(n)
+		return
+	}
 	n := wordLen(r.rest())
 	if n == 0 {
 		_, size := utf8.DecodeRuneInString(r.rest())
 		r.take(size)
 		return
 	}
-	word := strings.ToLower(r.rest()[:n])
-	quoted := r.pos > 0 && strings.IndexByte("\"'`", r.in[r.pos-1]) >= 0
+	word := r.rest()[:n]
+	lower, before := strings.ToLower(word), r.in[:r.pos]
+	quote, backslashes := r.opening()
+	path := r.pos > 0 && r.in[r.pos-1] == '/' // open /run/secrets/password: no such file
 	r.take(n)
 	switch {
-	case word == "bearer" || word == "basic":
+	case lower == "bearer" || lower == "basic":
 		r.credential()
 	case isHeader(word):
-		if sep := r.separator("=:"); sep > 0 {
+		if sep, closed := r.separator("=:"); sep > 0 {
 			r.take(sep)
-			r.mask(lineLen(r.rest()))
+			if closed {
+				quote = 0
+			}
+			r.header(quote, backslashes)
 		}
+	case lower == "password" && strings.HasSuffix(before, "(using ") && (strings.HasPrefix(r.rest(), ": YES)") || strings.HasPrefix(r.rest(), ": NO)")):
 	case SecretName(word):
 		seps := "="
-		if quoted || strings.Contains(word, "pass") || strings.Contains(word, "pwd") || strings.Contains(word, "secret") {
+		if tellsSecret(word) && (quote != 0 || tellsPassword(word) || strings.HasPrefix(lower, "x-")) {
 			seps = "=:"
 		}
-		sep := r.separator(seps)
+		sep, _ := r.separator(seps)
+		if path && sep > 0 && quoteLen(r.rest()[sep:]) == 0 && strings.IndexByte(r.rest()[:sep], ':') >= 0 {
+			return
+		}
 		if sep == 0 && strings.HasPrefix(word, "--") {
 			sep = spaceLen(r.rest())
 			if strings.HasPrefix(r.rest()[sep:], "-") { // the next flag
@@ -133,82 +154,121 @@ func (r *redactor) step() {
 	}
 }
 
-// SecretName reports whether a name (of a parameter, a flag, a variable) is that of a
-// secret.
-func SecretName(name string) bool {
-	name = strings.ToLower(name)
-	for _, word := range [...]string{"pass", "pwd", "token", "secret", "credential", "apikey", "api_key", "api-key", "access_key", "access-key", "private_key", "private-key"} {
-		if strings.Contains(name, word) {
-			return true
-		}
+// opening is the quote right before the word, and the number of backslashes before that;
+// 0: there is none.
+func (r *redactor) opening() (quote byte, backslashes int) {
+	before := r.in[:r.pos]
+	if before == "" || !isQuote(before[len(before)-1]) {
+		return 0, 0
 	}
-	return false
+	quote, before = before[len(before)-1], before[:len(before)-1]
+	return quote, len(before) - len(strings.TrimRight(before, `\`))
 }
 
-func isHeader(word string) bool {
-	word = strings.TrimPrefix(word, "proxy-")
-	return word == "authorization" || word == "cookie" || word == "set-cookie"
-}
-
-// separator is the length of what stands between a name and its value: a closing
-// quote, spaces, and one of seps.
-func (r *redactor) separator(seps string) int {
+// separator is the length of what stands between a name and its value: a closing quote,
+// spaces, and one of seps.
+func (r *redactor) separator(seps string) (n int, closed bool) {
 	s := r.rest()
-	n := quoteLen(s)
-	n += spaceLen(s[n:])
+	n = gapLen(s)
+	q := quoteLen(s[n:])
+	n += q
+	n += gapLen(s[n:])
 	if n == len(s) || strings.IndexByte(seps, s[n]) < 0 {
-		return 0
+		return 0, false
 	}
 	n++
-	if n < len(s) && s[n] == '=' || strings.HasPrefix(s[n:], "//") { // == compares, and :// is a URL's
-		return 0
+	switch after := s[n:]; {
+	case s[n-1] == ':' && strings.HasPrefix(after, "//"): // :// is a URL's
+		return 0, false
+	case s[n-1] == ':' && strings.HasPrefix(after, "="), s[n-1] == '=' && strings.HasPrefix(after, ">"): // := and =>
+		n++
+	case strings.HasPrefix(after, "="): // == compares
+		return 0, false
 	}
-	return n + spaceLen(s[n:])
+	return n + gapLen(s[n:]), q > 0
 }
 
-// value masks a value: a quoted text, or up to the next space or separator.
-func (r *redactor) value() {
-	s := r.rest()
-	if s == "" {
+// header masks the value of a header: a quoted text; else up to the quote that closes the
+// one before its name, or the rest of the line.
+func (r *redactor) header(quote byte, backslashes int) {
+	if r.quoted() {
 		return
 	}
-	if n := quoteLen(s); n > 0 {
-		r.take(n)
-		r.mask(closing(s[n:], s[n-1], n-1))
+	line := r.rest()
+	if i := strings.IndexAny(line, "\r\n"); i >= 0 {
+		line = line[:i]
+	}
+	if quote != 0 {
+		r.mask(closing(line, quote, backslashes))
 		return
 	}
-	end := strings.IndexFunc(s, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune("&;,\"'`<>", c) })
-	if end < 0 {
-		end = len(s)
-	}
-	r.mask(end)
+	r.mask(headerLen(line))
 }
 
-// quoteLen is the length of the quote that s begins with; one that stands inside of
-// another quote has backslashes before it. 0: there is none.
-func quoteLen(s string) int {
-	n := len(s) - len(strings.TrimLeft(s, `\`))
-	if n == len(s) || strings.IndexByte("\"'`", s[n]) < 0 {
-		return 0
-	}
-	return n + 1
-}
-
-// closing is where a quoted text ends: at the next quote q with no more backslashes
-// before it than the opening one had.
-func closing(s string, q byte, backslashes int) int {
-	run := 0
-	for i := range len(s) {
-		switch {
-		case s[i] == q && (run <= backslashes || run%2 == 0 && backslashes == 0):
-			return i - min(run, backslashes)
-		case s[i] == '\\':
-			run++
-		default:
-			run = 0
+// headerLen is where a header's value ends that nothing encloses but perhaps a text of which
+// it is the end: at a closing quote. name="value" and what follows it are of the value.
+func headerLen(line string) int {
+	for i := 0; i < len(line); i++ {
+		n := quoteLen(line[i:])
+		if n == 0 {
+			continue
 		}
+		if i > 0 && strings.IndexByte(" \t=,;:(", line[i-1]) < 0 {
+			return i
+		}
+		i += n
+		i += closing(line[i:], line[i-1], n-1)
+		i += max(0, quoteLen(line[min(i, len(line)):])-1)
 	}
-	return len(s)
+	return len(line)
+}
+
+// value masks a value: a quoted text, or a word.
+func (r *redactor) value() {
+	if r.quoted() {
+		return
+	}
+	if n := plainLen(r.rest()); r.rest()[:n] == "FILE" {
+		r.take(n)
+	} else {
+		r.mask(n)
+	}
+}
+
+// quoted masks a quoted text, or each one of a list; false: there is none. What is glued to
+// it is of the same word, as in a shell's 'it'\”s'.
+func (r *redactor) quoted() bool {
+	s := r.rest()
+	n := 0
+	list := strings.HasPrefix(s, "[")
+	if list {
+		n = 1 + gapLen(s[1:])
+	}
+	found := false
+	for {
+		n += prefixLen(s[n:])
+		q := quoteLen(s[n:])
+		if q == 0 {
+			return found
+		}
+		found = true
+		r.take(n + q)
+		r.mask(closing(r.rest(), s[n+q-1], q-1))
+		r.take(quoteLen(r.rest()))
+		s = r.rest()
+		if !list {
+			if glued(s) {
+				r.mask(plainLen(s))
+			}
+			return true
+		}
+		n = gapLen(s)
+		if !strings.HasPrefix(s[n:], ",") {
+			return true
+		}
+		n++
+		n += gapLen(s[n:])
+	}
 }
 
 // credential masks the word after Bearer or Basic, but not an English one.
@@ -226,25 +286,4 @@ func (r *redactor) credential() {
 	}
 	r.take(n)
 	r.mask(len(word))
-}
-
-// wordLen is the length of the word that s begins with.
-func wordLen(s string) int {
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
-			return i
-		}
-	}
-	return len(s)
-}
-
-func spaceLen(s string) int { return len(s) - len(strings.TrimLeft(s, " \t")) }
-
-// lineLen is the length of the rest of a line, or of a quoted text.
-func lineLen(s string) int {
-	if i := strings.IndexAny(s, "\r\n\"'`"); i >= 0 {
-		return i
-	}
-	return len(s)
 }

@@ -106,3 +106,36 @@ func TestBackoffStaysInBounds(t *testing.T) {
 		}
 	})
 }
+
+// A budget ends after as many retries as it has, whatever the backoff, and none of them is
+// due before the failure, or, with a least wait, in its very moment.
+func TestRetryBudgetEndsWhateverTheBackoff(t *testing.T) {
+	hostile := rapid.OneOf(
+		rapid.SampledFrom([]int64{0, 1, 2, -1, math.MinInt64, math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64/2 + 1, 1 << 62}), rapid.Int64(),
+		rapid.Int64Range(1, int64(time.Hour)),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		p := onerun.Policy{
+			Retries:    rapid.IntRange(0, 200).Draw(t, "retries"),
+			BackoffMin: time.Duration(hostile.Draw(t, "min")),
+			BackoffMax: time.Duration(hostile.Draw(t, "max")),
+		}
+		jitter := rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "jitter")
+		last, granted := time.Duration(0), 0
+		for failures := 1; failures <= 202; failures++ {
+			at, ok := p.NextRetry(decidedAt, failures, onerun.ReasonExit, jitter)
+			if !ok {
+				continue
+			}
+			granted++
+			wait := at.Sub(decidedAt)
+			if wait < 0 || p.BackoffMin > 0 && wait < p.BackoffMin || wait < last || wait > max(0, p.BackoffMin, p.BackoffMax) {
+				t.Fatalf("failure %d: waits %s after %s", failures, wait, last)
+			}
+			last = wait
+		}
+		if granted != p.Retries {
+			t.Fatalf("%d retries of %d", granted, p.Retries)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -35,12 +36,13 @@ import (
 type Runner struct {
 	store        Store
 	clock        Clock
-	observer     Observer
+	observers    []Observer
 	storeTimeout time.Duration
 	redact       func(string) string
 	inProcess    bool
 	exitOnLoss   bool
 	exit         func(int)
+	renewal      func(l Lease, sent time.Duration) // nil: nobody wants to know
 }
 
 // Option changes a Runner.
@@ -49,15 +51,9 @@ type Option func(*Runner)
 // WithClock replaces the system's clock, for tests.
 func WithClock(c Clock) Option { return func(r *Runner) { r.clock = c } }
 
-// WithObserver tells an observer what happens. Several may be given.
+// WithObserver tells an observer what happens; see also Tracer. Several may be given.
 func WithObserver(o Observer) Option {
-	return func(r *Runner) {
-		if prev := r.observer; prev != nil {
-			r.observer = ObserverFunc(func(x Observation) { prev.Observe(x); o.Observe(x) })
-			return
-		}
-		r.observer = o
-	}
+	return func(r *Runner) { r.observers = append(r.observers, o) }
 }
 
 // WithStoreTimeout bounds how long a claim may take before it fails with
@@ -79,6 +75,24 @@ func WithProcess() Option { return func(r *Runner) { r.inProcess = false } }
 // may ignore their context.
 func WithExitOnLoss() Option { return func(r *Runner) { r.exitOnLoss = true } }
 
+// WithRenewal tells f how far each lease has come: once with the grant, before the work
+// begins, and then once after each heartbeat that succeeded, until the work's end is
+// recorded. sent is the moment right before that claim or heartbeat was sent, by the
+// Clock's Elapsed, from which TermAfter and KillAfter count; for one lease it only grows. A
+// lease without a TTL has no deadline, and f isn't told of it. The last f that is given counts.
+//
+// It is for whoever holds the same deadline outside of this process, or beside it, and
+// acts when the keeper of the lease doesn't. So the new deadline counts for the keeper before f
+// is told: nobody believes in a longer lease than the keeper does, and when this process stops
+// for good in between, whoever was told acts by the earlier deadline, which is safe.
+//
+// f must be quick, must not block and must not panic: it is called on the owner's path, one call at a
+// time for one lease. While it blocks no further heartbeat is sent, so that the lease is lost in the
+// end; the work is still told to stop in time then.
+func WithRenewal(f func(l Lease, sent time.Duration)) Option {
+	return func(r *Runner) { r.renewal = f }
+}
+
 // NewRunner makes a Runner on a store.
 func NewRunner(store Store, opts ...Option) *Runner {
 	r := &Runner{
@@ -93,15 +107,24 @@ func NewRunner(store Store, opts ...Option) *Runner {
 
 // Owner is what the work gets to know about itself while it runs.
 type Owner struct {
-	r      *Runner
-	grant  Grant
-	output *Output
+	r     *Runner
+	grant Grant
+
+	mu       sync.Mutex
+	output   *Output
+	progress Progress
+	skipped  bool
+	why      string
+	startAt  time.Time // of the job's process; zero: nothing was noted
+	endedAt  time.Time // zero: when fn returns
 }
 
 // KeepOutput hands over what the work printed, to be recorded with its end. The last one
 // counts.
 func (o *Owner) KeepOutput(out Output) {
 	out.Text = o.r.redact(out.Text)
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.output = &out
 }
 
@@ -118,7 +141,10 @@ func (o *Owner) NoteGroup(pid int, startTicks uint64) error {
 	if n, ok := o.r.store.(Noter); ok {
 		err = n.NoteGroup(o.grant.Lease, pid, startTicks)
 	}
-	o.r.observe(Observation{Event: EventStarted, Run: o.grant.Run, Lease: o.grant.Lease, LockPath: o.grant.LockPath, PID: pid})
+	o.mu.Lock()
+	at := o.startAt
+	o.mu.Unlock()
+	o.r.observe(Observation{Event: EventStarted, At: at, Run: o.grant.Run, Lease: o.grant.Lease, LockPath: o.grant.LockPath, PID: pid})
 	return err
 }
 
@@ -126,10 +152,14 @@ func (o *Owner) NoteGroup(pid int, startTicks uint64) error {
 // a death of this process leaves it open whether the job ran. After an error the job
 // must not be started; return a Failure that is Void then.
 func (o *Owner) NoteStart() error {
+	var err error
 	if n, ok := o.r.store.(Noter); ok {
-		return n.NoteStart(o.grant.Lease)
+		err = n.NoteStart(o.grant.Lease)
 	}
-	return nil
+	o.mu.Lock()
+	o.startAt = o.r.clock.Now()
+	o.mu.Unlock()
+	return err
 }
 
 // Do claims the job, executes fn on the calling goroutine, and records how it
@@ -223,7 +253,7 @@ func (r *Runner) prepare(job Job) (Job, Claim, error) {
 	}
 	return job, Claim{
 		Namespace: job.Namespace, Job: job.Name, Partition: job.Partition, BusinessDate: job.BusinessDate,
-		Lock: job.Lock, LockMode: job.LockMode, Owner: NewID(), RunID: NewRunID(r.clock.Now()),
+		Lock: job.Lock, LockMode: job.LockMode, Order: job.Order, Owner: NewID(), RunID: NewRunID(r.clock.Now()),
 		ScheduledAt: job.ScheduledAt, Policy: job.Policy, InProcess: r.inProcess,
 		WorkerLabel: job.WorkerLabel, VersionLabel: job.VersionLabel, Labels: job.Labels,
 	}, nil
@@ -237,13 +267,25 @@ func setDefault[T comparable](v *T, def T) {
 }
 
 func (r *Runner) observe(o Observation) {
-	if r.observer == nil {
+	if len(r.observers) == 0 {
 		return
 	}
 	if o.At.IsZero() {
 		o.At = r.clock.Now()
 	}
-	r.observer.Observe(o)
+	for _, to := range r.observers {
+		to.Observe(o)
+	}
+}
+
+// traced is the work's context with what observers put into it.
+func (r *Runner) traced(ctx context.Context, grant Grant) context.Context {
+	for _, o := range r.observers {
+		if t, ok := o.(Tracer); ok {
+			ctx = t.Trace(ctx, grant.Run, grant.Lease)
+		}
+	}
+	return ctx
 }
 
 // observeClosed tells of runs that a claim closed, because their owners were dead, and

@@ -274,3 +274,103 @@ func TestLateGrant(t *testing.T) {
 		})
 	})
 }
+
+// remote is a store of many machines without lock files before it.
+type remote struct {
+	*hooks
+	onerun.HostClaimer
+}
+
+// TestGivenUpWhileClaiming: a caller that gives up while its claim is on its way leaves nothing
+// behind that blocks others for a lease's time, whether the claim was granted or not.
+func TestGivenUpWhileClaiming(t *testing.T) {
+	gone := errors.New("gone")
+	for what, job := range map[string]onerun.Job{
+		"a key":       {Name: "daily", Partition: "p", Policy: onerun.Policy{OnCrash: onerun.CrashManual}},
+		"a job alone": {Name: "daily"},
+	} {
+		for _, granted := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, granted %t", what, granted), func(t *testing.T) {
+				inBed(t, func(t *testing.T, b *bed) {
+					ctx, cancel := context.WithCancelCause(t.Context())
+					b.store.claim = func(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
+						if granted {
+							if _, err := b.mem.Claim(ctx, c); err != nil {
+								t.Error(err)
+							}
+						}
+						cancel(gone)
+						return onerun.Grant{}, hang(ctx) // the reply doesn't come
+					}
+					s := remote{b.store, b.mem}
+					if err := onerun.NewRunner(s, onerun.WithClock(b.clock)).Do(ctx, job, never(t)); err == nil {
+						t.Error("Do: no error")
+					}
+					b.free()
+					if d, err := b.mem.Runs(t.Context(), onerun.Query{Namespace: onerun.DefaultNamespace, Job: job.Name}); err != nil || len(d) > 0 != granted {
+						t.Errorf("runs: %v, %v; granted: %t", d, err, granted)
+					}
+					if n := b.skips(job.Name, job.Partition); n != 0 {
+						t.Errorf("%d refusals are recorded; want none", n)
+					}
+					b.store.claim = nil
+					if err := b.do(job, works(0)); err != nil {
+						t.Errorf("the next start: %v", err)
+					}
+				})
+			})
+		}
+	}
+	t.Run("a lock alone", func(t *testing.T) {
+		inBed(t, func(t *testing.T, b *bed) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			b.store.claim = func(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
+				_, err := b.mem.Claim(ctx, c)
+				cancel(gone)
+				return onerun.Grant{}, errors.Join(err, hang(ctx))
+			}
+			s := remote{b.store, b.mem}
+			if err := onerun.WithLock(ctx, s, "db", func(context.Context) error { t.Error("it was executed"); return nil }, onerun.WithClock(b.clock)); err == nil {
+				t.Error("WithLock: no error")
+			}
+			b.free()
+		})
+	})
+}
+
+// noting is a store with lock files that keeps what is noted in them.
+type noting struct {
+	*hooks
+	ends []onerun.Outcome
+	left int // how many ends were noted when the lock was left
+}
+
+func (n *noting) NoteEnd(_ onerun.Lease, o onerun.Outcome) error {
+	n.ends = append(n.ends, o)
+	return nil
+}
+
+func (n *noting) NoteSkip(onerun.Lease, string) error { return nil }
+
+func (n *noting) Leave(onerun.Lease) { n.left = len(n.ends) }
+
+// TestLateGrantIsNoted: of a grant that came too late, and can't be renewed, the host knows that
+// nothing was begun, though this process lives on.
+func TestLateGrantIsNoted(t *testing.T) {
+	inBed(t, func(t *testing.T, b *bed) {
+		const ttl = 10 * time.Second
+		b.store.claim = func(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
+			grant, err := b.mem.Claim(ctx, c)
+			pass(ctx, 5*ttl)
+			return grant, err
+		}
+		b.store.beat = func(ctx context.Context, _ onerun.Lease) (onerun.Beat, error) { return onerun.Beat{}, hang(ctx) }
+		s := &noting{hooks: b.store}
+		if err := onerun.NewRunner(s, onerun.WithClock(b.clock)).Do(t.Context(), leased(ttl), never(t)); !errors.Is(err, onerun.ErrLost) {
+			t.Errorf("Do: %v", err)
+		}
+		if len(s.ends) != 1 || !s.ends[0].Void || s.ends[0].Status != onerun.Failed || s.left != 1 {
+			t.Errorf("noted: %+v, left with %d of them", s.ends, s.left)
+		}
+	})
+}

@@ -195,7 +195,7 @@ func TestReasonOfLostWork(t *testing.T) {
 }
 
 // B25, B26: A's heartbeats are cut off, B takes over, A ends late: B's row is
-// untouched, and C is refused.
+// untouched, and C is refused. How A's work really ended is delivered to A's own run.
 func TestLateOwnerChangesNothing(t *testing.T) {
 	for name, returned := range map[string]error{"success": nil, "failure": errors.New("boom")} {
 		t.Run(name, func(t *testing.T) {
@@ -217,8 +217,15 @@ func TestLateOwnerChangesNothing(t *testing.T) {
 					t.Errorf("B's run became %+v", run)
 				}
 				a, err := b.mem.Detail(t.Context(), onerun.DefaultNamespace, j.all()[0].Run.RunID)
-				if err != nil || a.Run.Status != onerun.Failed || a.Run.Reason != onerun.ReasonLeaseExpired || a.Run.Token >= run.Token {
+				status, reason := onerun.Succeeded, onerun.Reason("")
+				if returned != nil { // it failed because, or after, it was told to stop: no more is known than before
+					status, reason = onerun.Failed, onerun.ReasonLeaseExpired
+				}
+				if err != nil || a.Run.Status != status || a.Run.Reason != reason || a.Run.Token >= run.Token {
 					t.Errorf("A's run is %+v, %v", a.Run, err)
+				}
+				if late := j.count(onerun.EventLateOutcome); (late == 1) != (returned == nil) {
+					t.Errorf("late_outcome was observed %d times: %v", late, j.events())
 				}
 				if _, err := b.mem.Claim(t.Context(), claimOf("nightly", "", onerun.Policy{})); !errors.As(err, new(*onerun.Refusal)) {
 					t.Errorf("C got %v; want it refused", err)
@@ -255,6 +262,36 @@ func TestSuspend(t *testing.T) {
 					t.Errorf("Do: %v; want ErrLost", err)
 				}
 			})
+		})
+	}
+}
+
+// B25: a frozen process goes on, and the work is the first to do so: what it returns is
+// judged by its lease, which is over, and not by what a guard's signal looked like. Work that
+// says that it is done is believed.
+func TestLossIsSeenBeforeTheEndIsJudged(t *testing.T) {
+	for returned, want := range map[error]onerun.Reason{
+		errBoom: onerun.ReasonLeaseLost,
+		nil:     "",
+	} {
+		inBed(t, func(t *testing.T, b *bed) {
+			var j journal
+			job := leased(time.Minute)
+			job.Retries = 1
+			calls := 0
+			err := b.do(job, func(ctx context.Context, _ *onerun.Owner) error {
+				calls++
+				pass(ctx, 25500*time.Millisecond)                                                // two heartbeats; the keeper looks next in half a second
+				b.clock.jump(onerun.TermAfter(time.Minute, onerun.DefaultGrace) - 5*time.Second) // since the second
+				return returned
+			}, onerun.WithObserver(&j))
+			run := b.last("nightly")
+			if !errors.Is(err, returned) || errors.Is(err, onerun.ErrLost) != (want != "") || run.Reason != want || calls != 1 {
+				t.Errorf("%v: Do: %v; recorded: %s; called %d times", returned, err, run.Reason, calls)
+			}
+			if n := j.count(onerun.EventLeaseLost); (n == 1) != (want != "") || n > 1 {
+				t.Errorf("%v: observed: %v", returned, j.events())
+			}
 		})
 	}
 }

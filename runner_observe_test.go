@@ -88,7 +88,7 @@ func TestObserverIsTold(t *testing.T) {
 			b.store.finish = func(context.Context, onerun.Lease, onerun.Outcome) error { return onerun.ErrLost }
 			return b.do(daily("p"), works(time.Minute), o...)
 		}, []string{
-			"claimed daily:p/1", "started daily:p/1", "lease_lost daily:p/1: lease lost", "lease_lost daily:p/1 FAILED lease_lost: lease lost",
+			"claimed daily:p/1", "started daily:p/1", "lease_lost daily:p/1: lease lost", "late_outcome daily:p/1", "lease_lost daily:p/1 FAILED lease_lost: lease lost",
 		}},
 		{"end that can't be recorded", func(b *bed, o ...onerun.Option) error {
 			b.store.finish = func(context.Context, onerun.Lease, onerun.Outcome) error { return down() }
@@ -226,6 +226,7 @@ func TestWorkInAProcess(t *testing.T) {
 			return b.store.Store.Claim(ctx, c)
 		}
 		var j journal
+		var start time.Time
 		r := onerun.NewRunner(store, onerun.WithClock(b.clock), onerun.WithProcess(), onerun.WithObserver(&j))
 		err := r.Do(t.Context(), daily("p"), func(_ context.Context, o *onerun.Owner) error {
 			if n := len(j.all()); n != 1 {
@@ -234,6 +235,8 @@ func TestWorkInAProcess(t *testing.T) {
 			if err := o.NoteStart(); err != nil {
 				t.Errorf("NoteStart: %v", err)
 			}
+			start = b.clock.Now()
+			time.Sleep(time.Second) // the disk is slow
 			if err := o.NoteGroup(42, 7); !errors.Is(err, onerun.ErrUnavailable) {
 				t.Errorf("NoteGroup: %v; want the store's error", err)
 			}
@@ -243,8 +246,8 @@ func TestWorkInAProcess(t *testing.T) {
 			t.Errorf("Do: %v; noted: %q", err, store.noted)
 		}
 		j.check(t, "claimed daily:p/1", "started daily:p/1", "finished daily:p/1 SUCCEEDED ")
-		if pid := j.all()[1].PID; pid != 42 {
-			t.Errorf("started says process %d", pid)
+		if told := j.all()[1]; told.PID != 42 || !told.At.Equal(start) {
+			t.Errorf("started says process %d, at %s; it was at %s", told.PID, told.At, start)
 		}
 	})
 	inBed(t, func(t *testing.T, b *bed) { // on a store that keeps no notes

@@ -35,6 +35,7 @@ func TestJobsThatCannotBeMeant(t *testing.T) {
 		"lease negative":              {Name: "j", Policy: onerun.Policy{TTL: -sec}},
 		"crash policy misspelt":       {Name: "j", Policy: onerun.Policy{OnCrash: "Manual"}},
 		"lock mode misspelt":          {Name: "j", LockMode: "excl"},
+		"order misspelt":              {Name: "j", Order: "FIFO"},
 		"retries negative":            {Name: "j", Policy: onerun.Policy{Retries: -1}},
 		"backoff negative":            {Name: "j", Policy: onerun.Policy{BackoffMin: -1}},
 		"greatest backoff negative":   {Name: "j", Policy: onerun.Policy{BackoffMax: -1}},
@@ -87,14 +88,14 @@ func TestWhatIsClaimed(t *testing.T) {
 			Namespace: "default", Job: "j", Partition: "p:q", Lock: "key/\u00e9:p:q", LockMode: onerun.LockFlock, Policy: defaults, InProcess: true,
 		}},
 		{"everything", onerun.Job{
-			Namespace: "prod", Name: "j", Partition: "p", BusinessDate: "2026-09-15", LockMode: onerun.LockCreate, ScheduledAt: at,
+			Namespace: "prod", Name: "j", Partition: "p", BusinessDate: "2026-09-15", LockMode: onerun.LockCreate, Order: onerun.OrderFIFO, ScheduledAt: at,
 			Policy: onerun.Policy{
 				TTL: time.Second, OnCrash: onerun.CrashManual, StaleAfter: time.Hour, Retries: 3,
 				BackoffMin: time.Second, BackoffMax: time.Minute, RetryLost: true,
 			},
 			Grace: time.Second, FinishWait: time.Second, WorkerLabel: "w", VersionLabel: "v1", Labels: map[string]string{"team": "a"},
 		}, onerun.Claim{
-			Namespace: "prod", Job: "j", Partition: "p", BusinessDate: "2026-09-15", Lock: "job/j", LockMode: onerun.LockCreate, ScheduledAt: at,
+			Namespace: "prod", Job: "j", Partition: "p", BusinessDate: "2026-09-15", Lock: "job/j", LockMode: onerun.LockCreate, Order: onerun.OrderFIFO, ScheduledAt: at,
 			Policy: onerun.Policy{
 				TTL: time.Second, OnCrash: onerun.CrashManual, StaleAfter: time.Hour, Retries: 3,
 				BackoffMin: time.Second, BackoffMax: time.Minute, RetryLost: true,

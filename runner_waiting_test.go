@@ -105,6 +105,28 @@ func TestWaitForeverAsksAgain(t *testing.T) {
 	})
 }
 
+// Who waits in line for ever isn't asked to begin again at the end of it.
+func TestWaitInLineForever(t *testing.T) {
+	inBed(t, func(t *testing.T, b *bed) {
+		calls := 0
+		r := b.waitingRunner(func(ctx context.Context, c onerun.Claim) (onerun.Grant, error) {
+			calls++
+			pass(ctx, 10*onerun.MaxTTL)
+			if ctx.Err() != nil {
+				return onerun.Grant{}, hang(ctx)
+			}
+			c.Order = onerun.OrderAny // the store below keeps none
+			return b.mem.Claim(ctx, c)
+		})
+		job := waits(onerun.Forever)
+		job.Order = onerun.OrderFIFO
+		job.TTL = onerun.MaxTTL
+		if err := r.Do(t.Context(), job, works(0)); err != nil || calls != 1 {
+			t.Errorf("Do: %v after %d calls; want one that waits", err, calls)
+		}
+	})
+}
+
 // A store that waits may also answer at once that it can't; it isn't asked in a
 // tight loop then.
 func TestWaitingStoreRefuses(t *testing.T) {

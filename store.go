@@ -21,6 +21,7 @@ import (
 // for concurrent use.
 type Store interface {
 	Claimer
+	ItemKeeper
 	Ledger
 	Operator
 
@@ -47,6 +48,14 @@ type Claimer interface {
 	//
 	// Errors: ErrLost when lock, owner, token or run are not the lease's any more.
 	Heartbeat(ctx context.Context, l Lease) (Beat, error)
+
+	// Report records how far the lease's attempt has come. What it says stays when the
+	// attempt ends, unless the end says otherwise, and can get lost with the store's
+	// machine.
+	//
+	// Errors: ErrLost when the attempt isn't RUNNING or not the lease's any more; ErrUsage
+	// for a lease of a lock alone.
+	Report(ctx context.Context, l Lease, p Progress) error
 
 	// Finish records the end of the lease's attempt and frees the lock. The same
 	// outcome again is no error (a lost reply). For a claim of the lock alone, it
@@ -95,8 +104,8 @@ type Ledger interface {
 	// pruned), or about a lock of that name (unlocked), oldest first.
 	Decisions(ctx context.Context, namespace, job string) ([]Event, error)
 
-	// Output gives what an attempt printed, as its Outcome had it, in the form of
-	// Output.Cleaned. It goes when its run is pruned.
+	// Output gives what an attempt printed, as its Outcome had it, or so far as its owner
+	// has reported it, in the form of Output.Cleaned. It goes when its run is pruned.
 	//
 	// Errors: ErrNotFound when nothing is kept.
 	Output(ctx context.Context, namespace, runID string, attempt int) (Output, error)
@@ -155,6 +164,10 @@ type WaitingClaimer interface {
 	// ClaimWaiting is Claim, but may block until ctx ends when the lock is held, and
 	// then decides with the lock in hand. It may also refuse at once with running or
 	// locked; the caller asks again later then.
+	//
+	// With OrderFIFO it doesn't do that: the place in line is had from the beginning of the
+	// call to its end, however it ends, so it waits on until the claim is granted, refused
+	// for another reason, or ctx ends.
 	ClaimWaiting(ctx context.Context, c Claim) (Grant, error)
 }
 
@@ -168,6 +181,18 @@ type Noter interface {
 
 	// NoteGroup notes the leader of the job's process group, right after the fork.
 	NoteGroup(l Lease, pid int, startTicks uint64) error
+}
+
+// EndNoter is an optional ability: of a store that can keep the end of a job on this host
+// before the ledger is told.
+type EndNoter interface {
+	// NoteEnd notes how the lease's attempt has ended. Should the owner die before Finish,
+	// whoever comes next records that.
+	NoteEnd(l Lease, o Outcome) error
+
+	// NoteSkip notes that the work has said that there is nothing to do, and why: if whoever
+	// comes next saw it succeed, it was SKIPPED.
+	NoteSkip(l Lease, why string) error
 }
 
 // LockWatcher is an optional ability: of a store with lock files.
@@ -241,15 +266,29 @@ type Claim struct {
 	BusinessDate string // YYYY-MM-DD, or empty
 	Lock         LockName
 	LockMode     LockMode
-	Owner        string // random, made anew for every acquisition; see NewID
-	RunID        string // the id a new run gets; see NewRunID
-	ScheduledAt  time.Time
+
+	// Order OrderFIFO is first come, first served, among the claims that say so: one that
+	// waits (see WaitingClaimer) is not granted before those that were waiting when it came,
+	// and one that doesn't wait is refused with locked (or what the table at Decide says
+	// first) while another waits. A waiter that is proven dead keeps nobody waiting; one
+	// that lives keeps its place, whatever it does, on a store that can know (see LineWaiter
+	// for one that can't). Claims of OrderAny take the lock when it is free, whoever waits. A
+	// store that can't keep the order refuses such a claim, and Explain of it, with ErrUsage.
+	Order Order
+
+	Owner       string // random, made anew for every acquisition; see NewID
+	RunID       string // the id a new run gets; see NewRunID
+	ScheduledAt time.Time
 	Policy
 	InProcess    bool // the work is a function of this process, no process of its own
 	Asking       bool // the caller will ask again: don't record a refusal running or locked
 	WorkerLabel  string
 	VersionLabel string
 	Labels       map[string]string
+
+	// Granted is the token that the claim was granted with, of a run that the store has forgotten
+	// since; 0 but in what is given to UnclaimedKeeper.
+	Granted int64
 }
 
 // Key is the key that is claimed, or "".
@@ -333,6 +372,7 @@ type Resolution struct {
 	BusinessDate string
 	Expect       Expect
 	As           Status
+	OwnerDead    string // the owner that the caller's host has proven dead, whatever its lease says; empty: none
 	Who
 }
 

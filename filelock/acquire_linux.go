@@ -21,6 +21,12 @@ type Request struct {
 	Job          string          // of a key lock: the name that its note shows; "": the key's job
 	VersionLabel string
 	Wait         bool // block until the lock is free
+
+	// InLine is for first come, first served: the lock is had by who is first in line, or
+	// else when nobody stands in it. Place is the caller's, of Queue; nil: it has none, and
+	// Wait doesn't wait for those who have.
+	InLine bool
+	Place  *Place
 }
 
 // Held says that somebody has the lock. It is an answer, not an error.
@@ -30,6 +36,7 @@ type Held struct {
 	Liveness   onerun.Liveness // of the holder or its work; never Dead
 	Evidence   string          // one line for people
 	Unreadable bool            // an .excl that can't be understood: it stands until `onerun unlock`
+	Behind     bool            // others stand in line before who asks, whether somebody holds the lock or not
 }
 
 // Holder puts it as a claim's refusal names whoever stands in the way.
@@ -49,7 +56,7 @@ func (h Held) Holder() onerun.Holder {
 //
 // With Wait, what is locked is waited for in flock(2), and the error is ctx.Err() when
 // ctx ends first. What can't be waited for, a file of mode create that stands in the
-// way, is Held at once; the caller asks again later then.
+// way, is Held at once; the caller asks again later then, and keeps its place in line.
 //
 // Errors: onerun.ErrUsage for a malformed request; else a *onerun.StoreError:
 // ErrPermission, ErrCreate (a link, directory or FIFO in the way, the directory
@@ -120,6 +127,11 @@ func (d *Dir) noFlock() error {
 func (l *Lock) acquire(ctx context.Context) (*Held, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if l.req.InLine {
+		if held, err := l.inLine(ctx); held != nil || err != nil {
+			return held, err
+		}
 	}
 	if !l.dir.opt.NoFlock {
 		if held, err := l.takeLocks(ctx); held != nil || err != nil {
@@ -255,7 +267,7 @@ func (l *Lock) heldBy(name string) *Held {
 	switch {
 	case err == nil:
 		h.Note = note
-		h.Evidence = fmt.Sprintf("its lock file is locked; noted in it: process %d on %s, %s", note.PID, hostOf(*note), note.State)
+		h.Evidence = fmt.Sprintf("its lock file is locked; noted in it: process %d on %s, %s", note.PID, hostOf(*note), note.State) + leftBehind(*note)
 	case errors.Is(err, errEmpty):
 		h.Evidence = "its lock file is locked, by a process that has not noted itself yet"
 	default:

@@ -24,6 +24,9 @@ type Options struct {
 	// opened all the same, to be looked at. A directory that isn't there has no locks.
 	Looking bool
 
+	// Remote is for a ledger on other machines: what waits for it is marked by itself.
+	Remote bool
+
 	// Hook is for tests: it is called between any two steps with the name of the one
 	// that was just done, and may end the process there.
 	Hook func(step string)

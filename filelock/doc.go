@@ -27,12 +27,28 @@
 // X.lock of a job or a name is never unlinked. That of a key is, by its holder. Both is
 // safe because of the comparison in 1.
 //
+// # Waiting in line
+//
+// Who of those that wait in flock(2) gets the lock is the kernel's choice. A [Place] is for
+// those who want it first come, first served ([Dir.Queue]): X.queue is an empty file, in which
+// each of them has a byte locked, as in .held. It orders, and excludes nobody: whoever is first
+// takes the layers as everybody does, and gives its place back when it has them. As X.lock,
+// X.queue of a job or a name is never unlinked; that of a key is, by the last one in line.
+//
 // # Notes
 //
 // A note is written in place, by one write of less than a block, whose room is taken with
 // the first one. It isn't synced: after a loss of power, the other boot id is the proof of
 // death; X.excl is synced before it gets its name, since it must be readable then. Only
 // [Lock.Sync] makes an outcome durable.
+//
+// # Runs without a claim
+//
+// A run that is executed although its store can't be asked has a file of its own beside the
+// note, X.spool-OWNER ([Lock.Spool]): all that its store is to be told, and a blank block for its end. It
+// is whole and on the disk before the job starts, under a private name first, and stays
+// until the run is delivered, whoever uses the lock meanwhile. Unlike a note it holds the key
+// and the labels. Its end is written in place by whoever holds the lock, and for ever.
 //
 // # Taking over X.excl
 //
@@ -75,7 +91,11 @@
 //	note "in_process"                   the note                  free; dead
 //	note "ended"                        the outcome               free; dead, and the outcome to deliver
 //	note cleared                        an empty line             free
+//	private spool file made             the private file          free; removed by a later sweep
+//	X.spool-OWNER named                 the file                  free; it never began
+//	X.spool-OWNER, and the note         both                      free; judged by the note, as any
 //	range freed, X.lock of key unlinked nothing                   free
+//	a place in line taken               an empty X.queue          free: the kernel gave the place back
 //	killed: one of range, flock gone    the other, for a moment   tries again for 100 ms
 //	mode create, besides
 //	private file made, or written       the private file          free; removed by a later sweep

@@ -181,10 +181,29 @@ func storeError(what, path string, err error) error {
 		e.Kind, e.Do = onerun.ErrCreate, "something else is in the way; remove it, or choose another directory with --lock-dir"
 	case unix.ENOSPC, unix.EDQUOT:
 		e.Do = "free some space there"
+	case unix.EFBIG:
+		e.Do = SizeLimitRemedy()
 	case unix.EMFILE, unix.ENFILE:
 		e.Do = "raise the limit of open files"
 	}
 	return e
+}
+
+// SizeLimit is this process's limit on the size of a file that it writes (RLIMIT_FSIZE, ulimit
+// -f), in bytes, if there is one.
+func SizeLimit() (limit uint64, limited bool) {
+	var r unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_FSIZE, &r)
+	return r.Cur, err == nil && r.Cur != unix.RLIM_INFINITY
+}
+
+// SizeLimitRemedy is what to do about a file that may not grow.
+func SizeLimitRemedy() string {
+	limit, limited := SizeLimit()
+	if !limited {
+		return "choose a file system with larger files"
+	}
+	return fmt.Sprintf("the limit on file sizes (ulimit -f, LimitFSIZE=) is %d bytes; raise it", limit)
 }
 
 // refuse is an error that no system call reported.

@@ -72,7 +72,7 @@ var helpers map[string]func(config) error
 func TestMain(m *testing.M) {
 	helpers = map[string]func(config) error{
 		"hold": helperHold, "play": helperPlay, "cycle": helperCycle, "hammer": helperHammer,
-		"guard": helperGuard, "wrapper": helperWrapper,
+		"queue": helperQueue, "guard": helperGuard, "wrapper": helperWrapper,
 	}
 	for name, f := range sandboxes {
 		helpers["sandbox "+name] = f

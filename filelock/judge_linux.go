@@ -189,6 +189,30 @@ func verdict(l procfs.Liveness, pids []int, evidence string) Verdict {
 	return unknown(evidence)
 }
 
+// leftBehind names what a lock is still held for when the job's first process has ended, as
+// seen by somebody who may not take the lock; "" when there is nothing to say.
+func leftBehind(n Note) string {
+	if n.State != StateRunning {
+		return ""
+	}
+	known, v := sameKernel(n, circumstances{})
+	if v != nil {
+		return ""
+	}
+	group := procfs.Identity{PID: n.Group}
+	if known {
+		group.StartTicks = n.GroupStartTicks
+	}
+	if first, _ := procfs.Judge(group); first != procfs.Dead {
+		return ""
+	}
+	_, left, _ := procfs.GroupGone(group)
+	if len(left) == 0 {
+		return ""
+	}
+	return "; its job's first process has ended, and of its group still run" + listed(left)
+}
+
 // listed names the first few of some processes.
 func listed(pids []int) string {
 	const most = 8

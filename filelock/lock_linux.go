@@ -73,7 +73,7 @@ func (f *file) put(text []byte) error {
 	if !f.room {
 		// So that no later note of this run meets a full disk. Not every file system can.
 		err := again(func() error { return unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, noteMax) })
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EIO) {
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EIO) || errors.Is(err, unix.EFBIG) {
 			return err
 		}
 		f.room = true
@@ -85,6 +85,9 @@ func (f *file) put(text []byte) error {
 	err := again(func() (err error) { n, err = unix.Pwrite(f.fd, text, 0); return err })
 	if err == nil && n < len(text) {
 		err = unix.ENOSPC
+		if limit, limited := SizeLimit(); limited && limit < uint64(len(text)) {
+			err = unix.EFBIG
+		}
 	}
 	if err != nil {
 		return err
@@ -144,6 +147,11 @@ func (l *Lock) SetGroup(pid int, startTicks uint64) error {
 // shares that; without one, nothing else shows that the guard still works.
 func (l *Lock) SetGuard(pid int, startTicks uint64) error {
 	return l.changeWritten(func(n *Note) { n.Guard, n.GuardStartTicks = pid, startTicks })
+}
+
+// SetSkip notes that the work has said that there is nothing to do, and why.
+func (l *Lock) SetSkip(why string) error {
+	return l.changeWritten(func(n *Note) { n.Skip = &why })
 }
 
 // SetOutcome notes what became of the work: StateEnded. It overwrites blocks that Write
@@ -269,6 +277,24 @@ func (l *Lock) Clear() error {
 	l.written = false
 	l.fresh = false
 	l.note.Outcome = nil
+	return nil
+}
+
+// Restore puts the note of the last owner back, as it was found: what was written since has
+// come to nothing. Where none was found, it is as Clear.
+func (l *Lock) Restore() error {
+	if l.Previous == nil {
+		return l.Clear()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released {
+		return errReleased(l.Path)
+	}
+	if err := l.putNote(*l.Previous); err != nil {
+		return err
+	}
+	l.written = false
 	return nil
 }
 

@@ -108,18 +108,19 @@ func (d *Dir) Foreign() ([]string, error) {
 		if name == heldName || strings.HasPrefix(name, heldName+newInfix) {
 			return true
 		}
+		if _, _, _, spool := splitSpool(name); spool {
+			return true
+		}
 		for _, infix := range []string{markInfix, newInfix} {
 			name, _, _ = strings.Cut(name, infix)
 		}
-		base, ok := strings.CutSuffix(name, lockSuffix)
-		if !ok {
-			base, ok = strings.CutSuffix(name, exclSuffix)
+		for _, suffix := range []string{lockSuffix, exclSuffix, stopSuffix, queueSuffix} {
+			if base, ok := strings.CutSuffix(name, suffix); ok {
+				_, _, err := d.offsets(base)
+				return err == nil
+			}
 		}
-		if !ok {
-			base, ok = strings.CutSuffix(name, stopSuffix)
-		}
-		_, _, err := d.offsets(base)
-		return ok && err == nil
+		return false
 	})
 	slices.Sort(names)
 	return names, nil
@@ -165,6 +166,9 @@ func (d *Dir) look(base string) (State, error) {
 		s.Verdict = Verdict{Liveness: onerun.Alive, Evidence: "its lock is held by a running process"}
 		if s.Deleted {
 			s.Verdict.Evidence += ", under which the lock file was deleted"
+		}
+		if s.Note != nil {
+			s.Verdict.Evidence += leftBehind(*s.Note)
 		}
 	case s.Held: // by X.excl
 	case s.Note != nil:
@@ -229,13 +233,17 @@ func flockListed(ino uint64) (bool, error) {
 	if err != nil {
 		return false, storeError("list of file locks", "/proc/locks", err)
 	}
+	return flockIn(text, ino), nil
+}
+
+func flockIn(text []byte, ino uint64) bool {
 	for line := range bytes.Lines(text) {
 		f := bytes.Fields(line)
 		if len(f) == 8 && string(f[1]) == "FLOCK" && bytes.HasSuffix(f[5], fmt.Appendf(nil, ":%d", ino)) {
-			return true, nil
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 // files lists the directory.

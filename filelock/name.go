@@ -12,12 +12,14 @@ import (
 
 // The names in a lock directory. X stands for what FileName gives.
 const (
-	lockSuffix = ".lock"  // X.lock: the flocked file
-	exclSuffix = ".excl"  // X.excl: the file of mode create
-	stopSuffix = ".stop"  // X.stop: a request to the owner, see RequestStop
-	markInfix  = ".take-" // F.take-OWNER: the right to replace or remove what OWNER left at F
-	newInfix   = ".new-"  // F.new-RANDOM: a private file on its way to F
-	heldName   = ".held"  // the byte ranges of all locks of the directory
+	lockSuffix  = ".lock"   // X.lock: the flocked file
+	exclSuffix  = ".excl"   // X.excl: the file of mode create
+	stopSuffix  = ".stop"   // X.stop: a request to the owner, see RequestStop
+	queueSuffix = ".queue"  // X.queue: the line for the lock, see Place
+	spoolInfix  = ".spool-" // X.spool-OWNER: a run of OWNER that was executed without a claim, see Spool
+	markInfix   = ".take-"  // F.take-OWNER: the right to replace or remove what OWNER left at F
+	newInfix    = ".new-"   // F.new-RANDOM: a private file on its way to F
+	heldName    = ".held"   // the byte ranges of all locks of the directory
 )
 
 const (

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -49,6 +50,14 @@ type Note struct {
 	VersionLabel string    `json:"version_label,omitempty"`
 	StartedAt    time.Time `json:"started_at"` // for people: no decision compares it with a clock
 
+	// Ledger names the store that knows the run, without its secrets; empty: the one on this host.
+	Ledger string `json:"ledger,omitempty"`
+
+	// Unclaimed: the run is executed without a claim, so it has no token. Its end, and all that
+	// else is known of it, stands in a spool file of its owner's; see Spool.
+	Unclaimed bool `json:"unclaimed,omitempty"`
+	Manual    bool `json:"manual,omitempty"` // the owner's policy is onerun.CrashManual; not noted where the ledger is on this host
+
 	// The wrapper: one process of one kernel, see onerun.Worker.
 	Host       string `json:"host"`
 	Machine    string `json:"machine,omitempty"`
@@ -65,12 +74,32 @@ type Note struct {
 	Guard           int    `json:"guard,omitempty"` // the guard process, if one was noted
 	GuardStartTicks uint64 `json:"guard_start_ticks,omitempty"`
 
+	Skip    *string  `json:"skip,omitempty"`    // the work has said that there is nothing to do, and why
 	Outcome *Outcome `json:"outcome,omitempty"` // of StateEnded
 
 	Flock    bool  `json:"flock"`              // this owner holds the flock as well
 	Released bool  `json:"released,omitempty"` // this owner gave the lock back; only its outcome is left, for somebody to take up
 	Left     *Left `json:"left,omitempty"`     // what an earlier owner left and nobody has taken up yet
+
+	// Proven are earlier owners whose work was proven over before this note took the place of
+	// theirs, for as long as no ledger is known to have been told.
+	Proven []Proven `json:"proven,omitempty"`
 }
+
+// Proven is an owner whose work is proven over.
+type Proven struct {
+	Owner    string `json:"owner"`
+	Void     bool   `json:"void,omitempty"`   // its job never started
+	Manual   bool   `json:"manual,omitempty"` // see Note.Manual
+	Evidence string `json:"evidence,omitempty"`
+}
+
+// provenMax bounds a list of Proven, and evidenceMax the evidence of each in bytes: should so
+// many starts after each other die while they ask, the oldest has a lease that runs out.
+const (
+	provenMax   = 8
+	evidenceMax = 120
+)
 
 // Outcome is what became of the work: what a claim needs to deliver it to the ledger.
 type Outcome struct {
@@ -131,7 +160,7 @@ func (n *Note) left() *Left {
 	switch {
 	case n == nil:
 		return nil
-	case n.Outcome != nil:
+	case n.Outcome != nil && !n.Unclaimed: // else it stands in the spool
 		return &Left{Owner: n.Owner, RunID: n.RunID, Attempt: n.Attempt, Token: n.Token, Outcome: *n.Outcome}
 	}
 	return n.Left
@@ -140,15 +169,25 @@ func (n *Note) left() *Left {
 // encode gives the text of a note, line feed included, in at most noteMax bytes.
 // Only free texts are cut for it, the errors first.
 func (n Note) encode() ([]byte, error) {
-	n.VersionLabel = cut(n.VersionLabel, labelMax)
+	n.VersionLabel, n.Ledger = cut(n.VersionLabel, labelMax), cut(n.Ledger, labelMax)
 	for _, id := range []*string{&n.RunID, &n.Host, &n.Machine, &n.Boot} {
 		*id = cut(*id, idMax)
+	}
+	if n.Proven != nil {
+		n.Proven = slices.Clone(n.Proven[max(0, len(n.Proven)-provenMax):])
+		for i := range n.Proven {
+			n.Proven[i].Evidence = cut(n.Proven[i].Evidence, evidenceMax)
+		}
 	}
 	for limit := 4 * onerun.MaxError; ; limit /= 2 {
 		if n.Outcome != nil {
 			o := *n.Outcome
 			o.Signal, o.Error = cut(o.Signal, idMax), cut(onerun.CutError(o.Error), limit)
 			n.Outcome = &o
+		}
+		if n.Skip != nil {
+			why := cut(onerun.CutError(*n.Skip), limit/8) // an end of its own needs more
+			n.Skip = &why
 		}
 		if n.Left != nil {
 			l := *n.Left
@@ -158,6 +197,9 @@ func (n Note) encode() ([]byte, error) {
 		}
 		if limit == 0 {
 			n.VersionLabel = "" // control characters grow sixfold in JSON
+			for i := range n.Proven {
+				n.Proven[i].Evidence = ""
+			}
 		}
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)

@@ -244,7 +244,10 @@ func readRanges(tag uint64) ([]listedRange, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []listedRange
+	return rangesIn(text, tag), nil
+}
+
+func rangesIn(text []byte, tag uint64) (found []listedRange) {
 	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
 		f := bytes.Fields(s.Bytes())
 		if len(f) != 8 || string(f[1]) != "OFDLCK" || string(f[3]) != "WRITE" {
@@ -256,7 +259,7 @@ func readRanges(tag uint64) ([]listedRange, error) {
 			found = append(found, listedRange{off, string(f[5][:max(i, 0)]), string(f[5][i+1:])})
 		}
 	}
-	return found, nil
+	return found
 }
 
 // readLocks returns the text of /proc/locks.

@@ -19,8 +19,8 @@ import (
 
 var sandboxes = map[string]func(config) error{
 	"full disk": sandboxFull, "read-only": sandboxReadOnly, "another account": sandboxAccount,
-	"bind mount": sandboxBind,
-	"pid 1":      helperHold,
+	"bind mount": sandboxBind, "full disk, spool": sandboxFullSpool,
+	"pid 1": helperHold,
 }
 
 // newNamespaces puts a helper into namespaces of its own. Who isn't root is root there.
@@ -36,6 +36,7 @@ func newNamespaces(flags uintptr) func(*exec.Cmd) {
 }
 
 func TestFullDisk(t *testing.T)       { sandbox(t, "full disk") }
+func TestFullDiskSpool(t *testing.T)  { sandbox(t, "full disk, spool") }
 func TestReadOnlyDisk(t *testing.T)   { sandbox(t, "read-only") }
 func TestAnotherAccount(t *testing.T) { sandbox(t, "another account") }
 func TestBindMount(t *testing.T)      { sandbox(t, "bind mount") }
@@ -62,6 +63,58 @@ func fill(path string) error {
 			return err
 		}
 	}
+}
+
+// sandboxFullSpool: without room for its end a run isn't spooled, and nothing is left of it; one
+// that is spooled can end.
+func sandboxFullSpool(c config) error {
+	if err := mountTmpfs(c.Dir, "size=64k,nr_inodes=100"); err != nil {
+		return err
+	}
+	locks := filepath.Join(c.Dir, "locks")
+	d, err := Open(locks, Options{})
+	if err != nil {
+		return err
+	}
+	take := func(name onerun.LockName) (*Lock, error) {
+		l, held, err := d.Acquire(context.Background(), Request{Namespace: "n", Lock: name, Owner: onerun.NewID()})
+		if l == nil {
+			return nil, fmt.Errorf("held %v, error %w", held, err)
+		}
+		return l, nil
+	}
+	first, err := take("job/first")
+	if err != nil {
+		return err
+	}
+	second, err := take("job/second")
+	if err != nil {
+		return err
+	}
+	spool, err := first.Spool(unclaimedRun())
+	if err != nil {
+		return err
+	}
+	if err := fill(filepath.Join(c.Dir, "ballast")); err != nil {
+		return err
+	}
+	_, err = second.Spool(unclaimedRun())
+	sayKind("spool", err, onerun.ErrIO)
+	out := failure()
+	out.Output.Text = strings.Repeat("x", 1<<16)
+	if err := errors.Join(spool.Begin(), spool.End(out)); err != nil {
+		fmt.Println("the end on a full disk:", err)
+	}
+	all, err := d.Spooled()
+	if err != nil || len(all) != 1 || all[0].Outcome == nil || all[0].Outcome.Error != out.Error || all[0].Outcome.Output != nil {
+		fmt.Printf("found %+v, error %v\n", all, err)
+	}
+	entries, err := os.ReadDir(locks)
+	if err != nil || len(entries) != 4 { // two locks, .held, one spool file
+		fmt.Printf("left: %v, error %v\n", entries, err)
+	}
+	fmt.Println("passed")
+	return nil
 }
 
 // sandboxFull: without room for a note nothing starts, and nothing is left behind; with a

@@ -31,7 +31,10 @@ func IsLockFile(name string) bool {
 	if rest, ok := strings.CutPrefix(name, heldName); ok {
 		return rest == "" || strings.HasPrefix(rest, newInfix)
 	}
-	for _, suffix := range []string{lockSuffix, exclSuffix, stopSuffix} {
+	if _, _, _, ok := splitSpool(name); ok {
+		return true
+	}
+	for _, suffix := range []string{lockSuffix, exclSuffix, stopSuffix, queueSuffix} {
 		i := strings.LastIndex(name, suffix)
 		if i < hashDigits+1 {
 			continue

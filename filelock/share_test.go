@@ -55,6 +55,11 @@ func TestShareWhileFilesAreMade(t *testing.T) {
 				if l == nil {
 					t.Fatalf("%s: held %v, error %v", step, held, err)
 				}
+				spool, err := l.Spool(unclaimedRun())
+				if err != nil {
+					t.Fatal(err)
+				}
+				spool.Close()
 				if err := l.Write(Note{RunID: "r"}); err != nil {
 					t.Fatal(err)
 				}

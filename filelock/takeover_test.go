@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	rounds  = 200
+	rounds  = 100
 	players = 20
 )
 

@@ -17,6 +17,10 @@ import (
 const (
 	waitingAt   = 32
 	deliveredAt = 40
+
+	// Those of Options.Remote follow: else whoever has delivered to the ledger of this host
+	// would take the mark of what waits for a store elsewhere away.
+	remoteMarks = 16
 )
 
 // SetWaiting marks that an end may wait.
@@ -43,6 +47,14 @@ func (d *Dir) Delivered(mark uint64) {
 	d.writeHeld(deliveredAt, b[:])
 }
 
+// mark is where a mark of this directory's ledger stands.
+func (d *Dir) mark(at int64) int64 {
+	if d.opt.Remote {
+		at += remoteMarks
+	}
+	return at
+}
+
 func (d *Dir) readHeld(at int64) uint64 {
 	if !d.share() {
 		return 0 // a closed directory knows of nothing that waits
@@ -54,7 +66,7 @@ func (d *Dir) readHeld(at int64) uint64 {
 	}
 	defer closeFD(&fd)
 	var b [8]byte
-	_, _ = unix.Pread(fd, b[:], at) // a shorter file has no mark
+	_, _ = unix.Pread(fd, b[:], d.mark(at)) // a shorter file has no mark
 	return binary.LittleEndian.Uint64(b[:])
 }
 
@@ -68,5 +80,5 @@ func (d *Dir) writeHeld(at int64, b []byte) {
 		return
 	}
 	defer closeFD(&fd)
-	_ = again(func() error { _, err := unix.Pwrite(fd, b, at); return err })
+	_ = again(func() error { _, err := unix.Pwrite(fd, b, d.mark(at)); return err })
 }

@@ -127,7 +127,7 @@ func (d *Dir) sweep() {
 		switch i := strings.LastIndex(name, markInfix); {
 		case i >= 0 && strings.Contains(name, exclSuffix+markInfix):
 			d.sweepMark(name, name[:i], name[i+len(markInfix):])
-		case strings.Contains(name, exclSuffix+newInfix), strings.Contains(name, lockSuffix+newInfix), strings.HasPrefix(name, heldName+newInfix):
+		case strings.Contains(name, exclSuffix+newInfix), strings.Contains(name, lockSuffix+newInfix), strings.Contains(name, queueSuffix+newInfix), strings.HasPrefix(name, heldName+newInfix), isPrivateSpool(name):
 			d.sweepPrivate(name)
 		}
 	}
