@@ -80,7 +80,7 @@ func TestCalendarWithoutBusinessDays(t *testing.T) {
 	s := Spec{Date: "business-day", Zone: "UTC", Calendar: parseCalendar(t, all.String()), At: "2026-09-15T12:00:00Z"}
 	start := time.Now()
 	refused(t, s, "--calendar", "no business day in the ten years up to 2026-09-15")
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 10*time.Second { // milliseconds, on any machine that isn't busy
 		t.Errorf("took %v", took)
 	}
 	s.Calendar = parseCalendar(t, "0001-01-01")

@@ -256,7 +256,7 @@ func TestLeaseRunsOutWhileWaiting(t *testing.T) {
 	if late[0] < 0 {
 		t.Errorf("granted %s before the lease was over", -late[0])
 	}
-	if half := late[len(late)/2]; half > 150*time.Millisecond {
+	if half := late[len(late)/2]; half > 400*time.Millisecond { // by looking now and then it would be half a second and more
 		t.Errorf("granted %s after the lease was over, in the median; all: %v", half, late)
 	}
 }

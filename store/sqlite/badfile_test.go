@@ -185,4 +185,9 @@ func remove(t *testing.T, path string) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+	for _, suffix := range []string{"-wal", "-shm"} { // what was beside it isn't the next one's
+		if err := os.RemoveAll(path + suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

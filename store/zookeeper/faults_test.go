@@ -302,7 +302,7 @@ func TestEnsemble(t *testing.T) {
 	}
 	path := freshURL("")[len("zookeeper://"):]
 	behind := servers[0]
-	if leads(behind) {
+	if leader(t, servers) == behind {
 		behind = servers[1]
 	}
 	seenThrough(t, behind, "zookeeper://"+servers[2].Addr()+path, "zookeeper://"+behind.Addr()+path)
@@ -311,13 +311,8 @@ func TestEnsemble(t *testing.T) {
 	job := onerun.Job{Name: "long", Partition: "2026-09-15", Policy: onerun.Policy{TTL: 30 * time.Second}}
 	err = onerun.NewRunner(all, onerun.WithStoreTimeout(30*time.Second)).Do(soon(t), job, func(context.Context, *onerun.Owner) error {
 		ran++
-		for _, s := range servers {
-			if leads(s) {
-				s.Stop(syscall.SIGKILL)
-				return nil
-			}
-		}
-		return errors.New("nobody leads")
+		leader(t, servers).Stop(syscall.SIGKILL)
+		return nil
 	})
 	must(t, err, "run a job")
 	runs, err := all.Runs(soon(t), onerun.Query{Namespace: onerun.DefaultNamespace, Job: "long"})
@@ -363,7 +358,19 @@ func seenThrough(t *testing.T, behind *zkbed.Server, url, itsURL string) {
 	}
 }
 
-func leads(s *zkbed.Server) bool { return strings.Contains(s.Ask("srvr"), "Mode: leader") }
+// leader is who leads an ensemble, once somebody does: one that was frozen may have left an election behind.
+func leader(t *testing.T, servers []*zkbed.Server) *zkbed.Server {
+	t.Helper()
+	for ctx := soon(t); ctx.Err() == nil; <-time.After(50 * time.Millisecond) {
+		for _, s := range servers {
+			if strings.Contains(s.Ask("srvr"), "Mode: leader") {
+				return s
+			}
+		}
+	}
+	t.Fatal("nobody leads")
+	return nil
+}
 
 // sessionOf is the number of a store's session.
 func sessionOf(t testing.TB, s *Store) int64 {
