@@ -15,6 +15,7 @@ import (
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/internal/config"
+	"github.com/onerun-dev/onerun/internal/scheduler"
 	"github.com/onerun-dev/onerun/internal/importer"
 	"github.com/onerun-dev/onerun/schedule"
 )
@@ -112,6 +113,10 @@ func checkFile(file *config.File) config.Errors {
 	for _, name := range slices.Sorted(maps.Keys(alerts.Table)) {
 		if _, ok := alerts.Table[name]["url"]; !ok {
 			refuse(alerts, "alerts: %s has no url", name)
+		}
+		on, skips := alerts.Table[name]["on"], alerts.Table[name]["skips"]
+		if on.List != nil && skips.Text != "" && !slices.Contains(on.List, string(scheduler.AlertSkip)) {
+			refuse(skips, "alerts: %s has skips, and no skip in on: nobody would be told", name)
 		}
 	}
 	sections := maps.Clone(file.Jobs)

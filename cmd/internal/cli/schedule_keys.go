@@ -194,7 +194,11 @@ func (e *env) alertsOf(values map[string]config.Value) (all []scheduler.Alert) {
 		if v, ok := row["remind"]; ok {
 			a.Remind, _ = durationOf(v.Text)
 		}
-		a.Skips, _ = strconv.Atoi(row["skips"].Text)
+		// Either of them says that skips are to be told: neither alone may tell nobody.
+		if a.Skips, _ = strconv.Atoi(row["skips"].Text); a.Skips > 0 && row["on"].List == nil {
+			a.On = append(a.On, scheduler.AlertSkip)
+		}
+		a.Skips = max(a.Skips, 1)
 		all = append(all, a)
 	}
 	return all
