@@ -24,6 +24,7 @@ type Telling struct {
 	Again  bool        // a reminder
 	Opened time.Time
 	Count  int // of messages about it, this one included
+	Fires  int // of AlertSkip: how many did not run
 
 	cause, fire string
 }
@@ -176,7 +177,7 @@ func (j *Job) message(kind AlertKind, r reached, a Alert, o open, t trouble, sta
 	switch {
 	case r.rests(now):
 	case stands && t.concerns(a):
-		m.Title, m.Lines, m.Run, m.fire, m.Again = t.title, t.lines, t.run, t.fire, !r.Told.IsZero()
+		m.Title, m.Lines, m.Run, m.Fires, m.fire, m.Again = t.title, t.lines, t.run, t.fires, t.fire, !r.Told.IsZero()
 		// What was late and is done nobody can do anything about: only the next one is news.
 		if !m.Again || a.Remind > 0 && now.Sub(r.Told) >= a.Remind && !(t.done && t.fire == r.Fire) {
 			m.Kind = kind

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,7 +136,14 @@ func another(now, before string) bool {
 	return slices.ContainsFunc(strings.Split(now, causes), func(cause string) bool { return !slices.Contains(known, cause) })
 }
 
-// skipping counts the fires since the last one that ran.
+// How many fires are counted that did not run, and about how many the store is asked in one look, where nobody wants to hear of more.
+const (
+	mostSkips = 1000
+	mostAsked = 100
+)
+
+// skipping counts the fires since the last one that ran: as many as somebody wants to hear of, and on through those of which the
+// look before knows already and some more, so that a reminder says how many there are by now.
 func (s *sight) skipping(ctx context.Context, _ open) (trouble, bool, error) {
 	least, most := 0, 0
 	for _, a := range s.job.Alerts {
@@ -146,8 +154,9 @@ func (s *sight) skipping(ctx context.Context, _ open) (trouble, bool, error) {
 			most = max(most, a.Skips)
 		}
 	}
-	at, n := s.now.Add(-newestOnTime), 0
-	for n < most {
+	t := trouble{kind: AlertSkip, cause: "skips"}
+	at, newest, asked := s.now.Add(-newestOnTime), "", 0
+	for most > 0 && t.fires < max(most, mostSkips) {
 		slot, ok := s.job.Schedule.Previous(at)
 		if !ok || !slot.After(s.since) {
 			break
@@ -156,6 +165,11 @@ func (s *sight) skipping(ctx context.Context, _ open) (trouble, bool, error) {
 		if err != nil {
 			break
 		}
+		if !s.missing(f.Partition) {
+			if asked++; t.fires >= most && asked > mostAsked {
+				break
+			}
+		}
 		ran, err := s.ran(ctx, f.Partition)
 		if err != nil {
 			return trouble{}, false, err
@@ -163,17 +177,34 @@ func (s *sight) skipping(ctx context.Context, _ open) (trouble, bool, error) {
 		if ran {
 			break
 		}
+		if t.fires++; t.fires == 1 {
+			newest = f.Partition
+		}
 		at = slot
-		n++
 	}
-	return trouble{
-		kind: AlertSkip, cause: "skips", fires: n, title: fmt.Sprintf("%s: %d fires in a row did not run, from %s on", s.job.Name, n, at.Format(time.RFC3339)),
-	}, least > 0 && n >= least, nil
+	if least == 0 || t.fires < least {
+		return trouble{}, false, nil
+	}
+	t.title = fmt.Sprintf("%s: %d fires in a row did not run, from %s on", s.job.Name, t.fires, at.Format(time.RFC3339))
+	if t.fires == 1 {
+		t.title = fmt.Sprintf("%s: the fire of %s did not run", s.job.Name, at.Format(time.RFC3339))
+	}
+	skips, err := s.Store.Skips(ctx, s.Namespace, s.job.Name, newest)
+	if len(skips) > 0 {
+		last := slices.MaxFunc(skips, func(a, b onerun.Skip) int { return a.LastAt.Compare(b.LastAt) })
+		t.lines = []string{fmt.Sprintf("the last of them: %s; %s", last.Reason, cmp.Or(last.Detail, last.Holder))}
+	}
+	return t, true, err
+}
+
+// missing reports whether the look before found no run of a key, and none can have come since that this one doesn't see.
+func (s *sight) missing(partition string) bool {
+	return s.before != nil && s.before.absent[partition] && !s.gap()
 }
 
 // ran reports whether there is a run of a key. One that the look before asked for in vain would be among the newest by now.
 func (s *sight) ran(ctx context.Context, partition string) (bool, error) {
-	if s.before != nil && s.before.absent[partition] && !s.gap() {
+	if s.missing(partition) {
 		if !slices.ContainsFunc(s.newest, func(r onerun.Run) bool { return r.Partition == partition }) {
 			s.absent[partition] = true
 			return false, nil

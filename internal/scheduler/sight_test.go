@@ -114,6 +114,32 @@ func TestAlertsOfEachSecond(t *testing.T) {
 	})
 }
 
+// TestSkipsAreCounted (B41): fires that don't run are one message; a reminder says how many there are by now, and beside what.
+func TestSkipsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.takes = time.Hour
+		j := b.job("sec", "* * * * * *")
+		j.Alerts = []Alert{{Name: "ops", On: []AlertKind{AlertSkip}, Skips: 1, Remind: 10 * time.Minute}}
+		b.starts("a", 1, j)
+		pass(14 * time.Minute)
+		b.mu.Lock()
+		told := b.told
+		b.mu.Unlock()
+		if len(told) != 2 || !told[1].Again {
+			t.Fatalf("told: %+v", told)
+		}
+		for i, most := range []int{65, 665} {
+			if n := told[i].Fires; n < most-64 || n > most || i == 0 && n == 1 != strings.Contains(told[i].Title, "the fire of") || i == 1 && !strings.Contains(told[i].Title, fmt.Sprintf("%d fires in a row", n)) {
+				t.Errorf("message %d says %q of %d", i, told[i].Title, n)
+			}
+			if len(told[i].Lines) == 0 || !strings.Contains(told[i].Lines[0], "the last of them: locked; sec:") {
+				t.Errorf("message %d doesn't say why: %q", i, told[i].Lines)
+			}
+		}
+	})
+}
+
 // TestUnseenTroubles: what came and was pushed out of the newest runs before anybody looked is told of; of fires that stand for
 // nothing but themselves only the newest counts.
 func TestUnseenTroubles(t *testing.T) {
@@ -199,7 +225,7 @@ func TestLooksAreCheap(t *testing.T) {
 		looks(3)
 		looks(1)
 		pass(30 * time.Minute)
-		looks(1 + 2 + 20)
+		looks(1 + 2 + 30)
 		pass(time.Minute)
 		looks(1 + 2 + 1)
 	})

@@ -15,8 +15,8 @@ import (
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/internal/config"
-	"github.com/onerun-dev/onerun/internal/scheduler"
 	"github.com/onerun-dev/onerun/internal/importer"
+	"github.com/onerun-dev/onerun/internal/scheduler"
 	"github.com/onerun-dev/onerun/schedule"
 )
 

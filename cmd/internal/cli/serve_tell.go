@@ -86,5 +86,7 @@ func (d *daemon) message(t *teller, a scheduler.Telling) *notify.Message {
 	} else {
 		lines = append(lines, strings.Join([]string{"onerun" + d.storeFlagsAnywhere(), "explain", a.Job}, " "))
 	}
-	return t.words(t.message(eventsOf[a.Kind], r), r, nil, a.Title, lines...)
+	m := t.message(eventsOf[a.Kind], r)
+	m.Count = nilIf(int64(a.Fires), 0)
+	return t.words(m, r, nil, a.Title, lines...)
 }
