@@ -426,7 +426,7 @@ type PruneRequest struct {
 	Namespace string
 	Job       string    // empty: every job
 	Partition string    // with Job: this key alone, which needs no limit
-	Before    time.Time // runs that ended before this
+	Before    time.Time // runs that ended before this; and, without Partition, refusals before this of keys that have no run, or of unkeyed jobs
 	Keep      int       // all but this many SUCCEEDED runs of each job; 0: no limit
 	Oldest    bool      // the oldest, up to Limit: for a store that has grown too large
 	Limit     int       // runs, or tombstones, in this one step; 0: 500
@@ -447,6 +447,7 @@ type Pruned struct {
 	Runs      int64         // removed
 	Keys      int64         // of them: keys that left a tombstone
 	Forgotten int64         // keys that may run again
+	Refusals  int64         // of keys without a run: equal ones count once
 	More      bool          // there is more to remove by this request
 	Held      time.Duration // for how long it kept others from writing
 	Cursor    string        // for the next step: what this one found out, in the store's own form
@@ -454,7 +455,11 @@ type Pruned struct {
 
 // String says what was done, for the record.
 func (p Pruned) String() string {
-	return fmt.Sprintf("%d runs removed, %d keys kept from running again, %d forgotten", p.Runs, p.Keys, p.Forgotten)
+	s := fmt.Sprintf("%d runs removed, %d keys kept from running again, %d forgotten", p.Runs, p.Keys, p.Forgotten)
+	if p.Refusals > 0 {
+		s += fmt.Sprintf(", %d refusals of keys that have no run", p.Refusals)
+	}
+	return s
 }
 
 // Words say what a request is about, for the record.

@@ -62,6 +62,9 @@ func pruneBugs() []bug {
 		{name: "failures go", caught: "prune/what is never removed", rules: memory.Rules{PruneStatus: func(s onerun.Status) bool { return s == onerun.Succeeded || s == onerun.Failed }}},
 		{name: "skipped runs go", caught: "prune/what is never removed", rules: memory.Rules{PruneStatus: func(s onerun.Status) bool { return s == onerun.Succeeded || s == onerun.Skipped }}},
 		{name: "running runs go", caught: "prune/what is never removed", rules: memory.Rules{PruneStatus: func(s onerun.Status) bool { return s == onerun.Succeeded || s == onerun.Running }}},
+		{name: "refusals stay for ever", caught: "prune/refusals of keys without a run", rules: memory.Rules{RefusalGoes: func(onerun.Skip, bool, time.Time) bool { return false }}},
+		{name: "refusals go with their run still there", caught: "prune/refusals of keys without a run", rules: memory.Rules{RefusalGoes: func(k onerun.Skip, _ bool, before time.Time) bool { return k.LastAt.Before(before) }}},
+		{name: "refusals go whenever they were", caught: "prune/refusals of keys without a run", rules: memory.Rules{RefusalGoes: func(_ onerun.Skip, ran bool, _ time.Time) bool { return !ran }}},
 		{name: "no tombstones", caught: "prune/a key can't run again", rules: never},
 		{name: "no tombstones, under claims", caught: "prune/under claims", rules: never},
 		{name: "the first start doesn't see the tombstone", caught: "prune/under claims", rules: forgets(func(c onerun.Claim, f *onerun.Facts) {

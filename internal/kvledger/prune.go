@@ -36,6 +36,11 @@ func (t *tx) prune(q onerun.PruneRequest, p *onerun.Pruned) error {
 	if err := t.pruneRuns(q, p); err != nil {
 		return err
 	}
+	if !p.More && q.Partition == "" && !q.Before.IsZero() {
+		if err := t.pruneRefusals(q, p); err != nil {
+			return err
+		}
+	}
 	if q.ForgetKeys && !p.More {
 		if err := t.forget(q, p); err != nil {
 			return err
@@ -358,4 +363,65 @@ func (t *tx) forget(q onerun.PruneRequest, p *onerun.Pruned) error {
 		_, err = look()
 	}
 	return err
+}
+
+// pruneRefusals removes those that a request with a time is about: of keys that have no run, whose end would take them along, and
+// of unkeyed jobs.
+func (t *tx) pruneRefusals(q onerun.PruneRequest, p *onerun.Pruned) error {
+	below := path("skip", segment(q.Namespace))
+	if q.Job != "" {
+		below = path(below, segment(q.Job))
+	}
+	return t.l.walk(t.ctx, below, func(e Entry) (bool, error) {
+		k, err := decode[onerun.Skip](e.Key, e.Value)
+		if err != nil || !k.LastAt.Before(q.Before) {
+			return err == nil, err
+		}
+		if p.Refusals == int64(q.Limit) {
+			p.More = true
+			return false, nil
+		}
+		gone, err := t.removeRefusal(e.Key, q.Before)
+		if gone {
+			p.Refusals++
+		}
+		return err == nil, err
+	})
+}
+
+// removeRefusal takes one away, unless its key has a run, or it was refused again.
+func (t *tx) removeRefusal(key string, before time.Time) (gone bool, err error) {
+	err = t.l.decide(t.ctx, "prune", nil, func(f *tx) error {
+		gone = false
+		k, err := load[onerun.Skip](f, key)
+		if err != nil || k == nil || !k.LastAt.Before(before) {
+			return err
+		}
+		partition := ""
+		if k.Key != "" {
+			if _, partition, err = onerun.SplitKey(k.Key); err != nil {
+				return err
+			}
+			found, err := f.find(onerun.Query{Namespace: k.Namespace, Job: k.Job, Partition: partition})
+			if err != nil || len(found) > 0 && !found[0].pruned() {
+				return err
+			}
+		}
+		count := keySkips(k.Namespace, k.Job, partition, k.Holder)
+		n, err := load[countRecord](f, count)
+		if err != nil {
+			return err
+		}
+		if f.delete(key); n != nil {
+			if n.Count -= k.Count; n.Count > 0 {
+				f.put(count, n)
+			} else {
+				f.delete(count)
+			}
+		}
+		_, err = f.commit("prune a refusal")
+		gone = err == nil
+		return err
+	})
+	return gone, err
 }

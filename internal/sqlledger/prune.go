@@ -104,11 +104,15 @@ type Looker interface {
 	// Prunable finds the runs that a request is about, at most one more than it may remove, those
 	// that began first first. What is open for a run keeps it.
 	Prunable(q onerun.PruneRequest, at *Cursor) ([]Chosen, error)
+	// Refused finds the refusals that a request with a time is about: of keys that have no run, whose end would take them along,
+	// and of unkeyed jobs. At most one more than it may remove; each is known by its job, key, reason and holder.
+	Refused(q onerun.PruneRequest) ([]onerun.Skip, error)
 }
 
 // Choice is what one step of a request to prune has found.
 type Choice struct {
 	Runs   []Chosen
+	Skips  []onerun.Skip
 	More   bool   // there are more
 	Cursor string // for the next step
 }
@@ -121,18 +125,23 @@ func Look[T Looker](ctx context.Context, read Transact[T], q onerun.PruneRequest
 	}
 	at := start
 	var found []Chosen
+	var skips []onerun.Skip
 	err = read(ctx, "look for what to prune", func(t T) error {
 		at = start
 		err := at.Cut(t, q)
 		if err == nil {
 			found, err = t.Prunable(q, &at)
 		}
+		if skips = nil; err == nil && len(found) <= q.Limit && q.Partition == "" && !q.Before.IsZero() {
+			skips, err = t.Refused(q)
+		}
 		return err
 	})
 	if err != nil {
 		return c, err
 	}
-	c.Runs, c.More = found[:min(len(found), q.Limit)], len(found) > q.Limit
+	c.Runs, c.More = found[:min(len(found), q.Limit)], max(len(found), len(skips)) > q.Limit
+	c.Skips = skips[:min(len(skips), q.Limit)]
 	if n := len(c.Runs); n > 0 {
 		at.Started, at.ID = c.Runs[n-1].Started, c.Runs[n-1].ID
 	}
@@ -145,6 +154,8 @@ type Pruner interface {
 	Journal
 	// Remove takes runs away, those that are still what they were when they were chosen.
 	Remove(found []Chosen, forget bool, p *onerun.Pruned) error
+	// RemoveRefused takes refusals away that a request is about, where they are still older than its time, and returns how many.
+	RemoveRefused(q onerun.PruneRequest, found []onerun.Skip) (int64, error)
 	// Forgettable lists the keys of tombstones that a request is about, at most one more than it
 	// may remove. A request with nothing but a number to keep says nothing of keys whose runs are
 	// gone, and isn't asked about.
@@ -159,6 +170,12 @@ func (c Choice) Remove(t Pruner, q onerun.PruneRequest) (onerun.Pruned, error) {
 	p := onerun.Pruned{More: c.More, Cursor: c.Cursor}
 	if len(c.Runs) > 0 {
 		if err := t.Remove(c.Runs, q.ForgetKeys, &p); err != nil {
+			return p, err
+		}
+	}
+	if len(c.Skips) > 0 {
+		var err error
+		if p.Refusals, err = t.RemoveRefused(q, c.Skips); err != nil {
 			return p, err
 		}
 	}
@@ -217,4 +234,10 @@ func forget(t Pruner, q onerun.PruneRequest) (int, error) {
 func ScanChosen(scan func(...any) error) (c Chosen, err error) {
 	err = scan(&c.ID, &c.Started)
 	return c, err
+}
+
+// ScanRefused reads a refusal that is chosen.
+func ScanRefused(scan func(...any) error) (k onerun.Skip, err error) {
+	err = scan(&k.Job, &k.Key, &k.Reason, &k.Holder)
+	return k, err
 }

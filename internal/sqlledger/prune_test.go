@@ -15,6 +15,7 @@ import (
 // shelf is a store of successes of one job, in their order, and of tombstones.
 type shelf struct {
 	runs, keys []string
+	skips      []onerun.Skip
 	told       []string
 	cuts       int
 }
@@ -53,6 +54,15 @@ func (s *shelf) Remove(found []Chosen, forget bool, p *onerun.Pruned) error {
 	return nil
 }
 
+func (s *shelf) Refused(q onerun.PruneRequest) ([]onerun.Skip, error) {
+	return s.skips[:min(len(s.skips), q.Limit+1)], nil
+}
+
+func (s *shelf) RemoveRefused(_ onerun.PruneRequest, found []onerun.Skip) (int64, error) {
+	s.skips = s.skips[len(found):]
+	return int64(len(found)), nil
+}
+
 func (s *shelf) Forgettable(q onerun.PruneRequest) ([]string, error) {
 	return s.keys[:min(len(s.keys), q.Limit+1)], nil
 }
@@ -65,22 +75,23 @@ func (s *shelf) Forget(_ string, keys []string) error {
 // TestPruneSteps: each step goes on where the one before it ended, looks for what stays once only, and never removes
 // more than its limit; the first one that finds something is told of.
 func TestPruneSteps(t *testing.T) {
-	s := &shelf{}
+	s := &shelf{skips: make([]onerun.Skip, 7)}
 	for i := range 12 {
 		s.runs = append(s.runs, fmt.Sprintf("r%02d", i))
 	}
 	do := func(_ context.Context, _ string, f func(*shelf) error) error { return f(s) }
 	q := onerun.PruneRequest{Namespace: "default", Job: "j", Keep: 3, Limit: 4, Who: onerun.Who{By: "ann"}}
-	var steps []int64
+	var steps, refusals []int64
 	for more := true; more; {
 		p, err := Prune(t.Context(), do, do, q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		steps, more, q.Cursor = append(steps, p.Runs), p.More, p.Cursor
+		steps, refusals, more, q.Cursor = append(steps, p.Runs), append(refusals, p.Refusals), p.More, p.Cursor
+		q.Before = time.Unix(1, 0) // refusals go by a time alone, and once no run is left
 	}
-	if !slices.Equal(steps, []int64{4, 4, 1}) || strings.Join(s.runs, " ") != "r09 r10 r11" || s.cuts != 1 || len(s.told) != 1 {
-		t.Errorf("steps of %v; %v stay; cut %d times; told of %v", steps, s.runs, s.cuts, s.told)
+	if !slices.Equal(steps, []int64{4, 4, 1, 0}) || !slices.Equal(refusals, []int64{0, 0, 4, 3}) || strings.Join(s.runs, " ") != "r09 r10 r11" || s.cuts != 1 || len(s.told) != 1 {
+		t.Errorf("steps of %v and %v; %v stay; cut %d times; told of %v", steps, refusals, s.runs, s.cuts, s.told)
 	}
 }
 

@@ -38,6 +38,9 @@ func (s *Store) Prune(ctx context.Context, q onerun.PruneRequest) (onerun.Pruned
 			p.Keys++
 		}
 	}
+	if !p.More && q.Partition == "" {
+		s.forgetRefusals(q, &p)
+	}
 	if q.ForgetKeys && !p.More {
 		n, more := s.forget(q)
 		p.Forgotten, p.More = p.Forgotten+n, more
@@ -87,6 +90,22 @@ func (s *Store) remove(r *record) {
 	s.skips = slices.DeleteFunc(s.skips, func(k *onerun.Skip) bool { return s.skipOf(*k, r) })
 	s.approvals = slices.DeleteFunc(s.approvals, func(a *onerun.Approval) bool { return a.RunID == r.RunID })
 	s.events = slices.DeleteFunc(s.events, func(e onerun.Event) bool { return e.RunID == r.RunID && e.By == "" })
+}
+
+// forgetRefusals removes those of keys that have no run, whose end would take them along, and of unkeyed jobs.
+func (s *Store) forgetRefusals(q onerun.PruneRequest, p *onerun.Pruned) {
+	s.skips = slices.DeleteFunc(s.skips, func(k *onerun.Skip) bool {
+		_, ran := s.keys[s.id(k.Namespace, k.Key)]
+		if k.Namespace != q.Namespace || q.Job != "" && k.Job != q.Job || !s.rules.RefusalGoes(*k, k.Key != "" && ran, q.Before) {
+			return false
+		}
+		if p.Refusals == int64(q.Limit) {
+			p.More = true
+			return false
+		}
+		p.Refusals++
+		return true
+	})
 }
 
 // forget removes tombstones, so that their keys may run again.

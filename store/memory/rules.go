@@ -60,6 +60,10 @@ type Rules struct {
 	PruneStatus func(onerun.Status) bool
 	Prunable    func(run onerun.Run, open *onerun.Approval) bool
 	Bury        func(run onerun.Run) bool
+
+	// RefusalGoes reports whether a refusal may be removed; ran: its key has a run.
+	RefusalGoes func(k onerun.Skip, ran bool, before time.Time) bool
+
 	// TakesTwo reports whether a key is not for one person to forget.
 	TakesTwo func(run onerun.Run, jobs []string) bool
 	// Usual gives those of a job's runs that have ended, newest first, from which the
@@ -112,6 +116,7 @@ func (r Rules) complete() Rules {
 	r.TakesTwo = or(r.TakesTwo != nil, r.TakesTwo, func(run onerun.Run, jobs []string) bool {
 		return run.TwoPeople || slices.Contains(jobs, run.Job)
 	})
+	r.RefusalGoes = or(r.RefusalGoes != nil, r.RefusalGoes, func(k onerun.Skip, ran bool, before time.Time) bool { return !ran && k.LastAt.Before(before) })
 	r.Bury = or(r.Bury != nil, r.Bury, func(onerun.Run) bool { return true })
 	r.Expected = or(r.Expected != nil, r.Expected, func(run onerun.Run, e onerun.Expect) bool { return onerun.Expected(run) == e })
 	r.Retry = or(r.Retry != nil, r.Retry, func(p onerun.Policy, now time.Time, failures int, reason onerun.Reason) (time.Time, bool) {

@@ -57,6 +57,26 @@ func prunableQuery(q onerun.PruneRequest, at *sqlledger.Cursor) (query string, a
 		ORDER BY started_at, run_id LIMIT %d`, q.Limit+1), c.Args
 }
 
+// Refused implements sqlledger.Looker.
+func (t *tx) Refused(q onerun.PruneRequest) ([]onerun.Skip, error) {
+	return sqlledger.Rows(t.each, sqlledger.ScanRefused, `SELECT job, "key", reason, holder FROM onerun_skip k
+		WHERE namespace = ? AND (? = '' OR job = ?) AND last_at < ?
+		AND ("key" = '' OR NOT EXISTS (SELECT 1 FROM onerun_run r WHERE r.namespace = k.namespace AND r."key" = k."key"))`+fmt.Sprintf(" LIMIT %d", q.Limit+1),
+		q.Namespace, q.Job, q.Job, micros(q.Before))
+}
+
+// RemoveRefused implements sqlledger.Pruner.
+func (t *tx) RemoveRefused(q onerun.PruneRequest, found []onerun.Skip) (n int64, err error) {
+	for _, k := range found {
+		gone, err := t.changed(`DELETE FROM onerun_skip WHERE namespace = ? AND job = ? AND "key" = ? AND reason = ? AND holder_hash = UNHEX(SHA2(?, 256)) AND last_at < ?`,
+			q.Namespace, k.Job, k.Key, string(k.Reason), k.Holder, micros(q.Before))
+		if n += gone; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
 // CutOf implements sqlledger.Cutter.
 func (t *tx) CutOf(namespace, job string, keep int) (c sqlledger.Cut, ok bool, err error) {
 	err = t.row(`SELECT started_at, run_id FROM onerun_run WHERE namespace = ? AND job = ? AND status = 'SUCCEEDED'

@@ -81,6 +81,27 @@ func prunableQuery(q onerun.PruneRequest, at *sqlledger.Cursor) (query string, a
 		ORDER BY started_at, run_id LIMIT %d`, q.Limit+1), c.Args, nil
 }
 
+// Refused implements sqlledger.Looker.
+func (t *tx) Refused(q onerun.PruneRequest) ([]onerun.Skip, error) {
+	return sqlledger.Rows(t.each, sqlledger.ScanRefused, `SELECT job, key, reason, holder FROM onerun_skip k
+		WHERE namespace = $1 AND ($2 = '' OR job = $2) AND last_at < onerun_at($3)
+		AND (key = '' OR NOT EXISTS (SELECT 1 FROM onerun_run r WHERE r.namespace = k.namespace AND r.key = k.key)) LIMIT $4`,
+		q.Namespace, q.Job, micros(q.Before), q.Limit+1)
+}
+
+// RemoveRefused implements sqlledger.Pruner.
+func (t *tx) RemoveRefused(q onerun.PruneRequest, found []onerun.Skip) (int64, error) {
+	var columns [4][]string
+	for _, k := range found {
+		for i, text := range []string{k.Job, k.Key, string(k.Reason), k.Holder} {
+			columns[i] = append(columns[i], text)
+		}
+	}
+	return t.changed(`DELETE FROM onerun_skip k USING unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS f (job, key, reason, holder)
+		WHERE k.namespace = $1 AND k.job = f.job AND k.key = f.key AND k.reason = f.reason AND hashtextextended(k.holder, 0) = hashtextextended(f.holder, 0)
+		AND k.holder = f.holder AND k.last_at < onerun_at($6)`, q.Namespace, columns[0], columns[1], columns[2], columns[3], micros(q.Before))
+}
+
 // CutOf implements sqlledger.Cutter.
 func (t *tx) CutOf(namespace, job string, keep int) (c sqlledger.Cut, ok bool, err error) {
 	err = t.row(`SELECT onerun_us(started_at), run_id FROM onerun_run WHERE namespace = $1 AND job = $2 AND status = 'SUCCEEDED'

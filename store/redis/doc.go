@@ -35,6 +35,8 @@
 //	ops:j:JOB      list   … about a job as a whole
 //	skip:k:KEY     hash   refusals of a key, counted
 //	skip:j:JOB     hash   … of an unkeyed job
+//	refused        zset   keys by when they were refused last
+//	refused:j      set    unkeyed jobs that were refused
 //	z:STATUS       zset   runs by when they began; RUNNING, SUCCEEDED, FAILED, SKIPPED
 //	z:STATUS:JOB   zset   … of one job, but for those RUNNING
 //	z:RETRY        zset   FAILED runs by when their retry is due

@@ -69,6 +69,10 @@ func (k keys) alone() string   { return k.is("alone") }
 func (k keys) paused() string  { return k.is("paused") }
 func (k keys) tombs() string   { return k.is("tombs") }
 
+// refused lists the keys that were refused by when that was, refusedJobs the unkeyed jobs.
+func (k keys) refused() string     { return k.is("refused") }
+func (k keys) refusedJobs() string { return k.is("refused:j") }
+
 func (k keys) skips(job, partition string) string {
 	if partition == "" {
 		return k.is("skip:j:" + job)

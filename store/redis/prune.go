@@ -57,6 +57,11 @@ func (s *Store) prune(ctx context.Context, q onerun.PruneRequest, at cursor) (p 
 		}
 	}
 	p.Cursor = at.encode()
+	if !p.More && q.Partition == "" && !q.Before.IsZero() {
+		if err := s.pruneRefusals(ctx, q, &p); err != nil {
+			return p, err
+		}
+	}
 	if q.ForgetKeys && !p.More {
 		n, more, err := s.forget(ctx, q)
 		p.Forgotten, p.More = p.Forgotten+n, more
@@ -242,6 +247,7 @@ func (s *Store) remove(ctx context.Context, r *record, forget bool) (bool, error
 			}
 		}
 		c.write("DEL", c.k.skips(job, part))
+		c.write("ZREM", c.k.refused(), key)
 		return nil
 	})
 	return gone, err

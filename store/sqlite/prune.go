@@ -98,6 +98,26 @@ func (t *tx) Prunable(q onerun.PruneRequest, at *sqlledger.Cursor) ([]sqlledger.
 	return found, err
 }
 
+// Refused implements sqlledger.Looker.
+func (t *tx) Refused(q onerun.PruneRequest) ([]onerun.Skip, error) {
+	return sqlledger.Rows(t.each, sqlledger.ScanRefused, `SELECT job, key, reason, holder FROM onerun_skip k
+		WHERE namespace = ?1 AND (?2 = '' OR job = ?2) AND last_at < ?3
+		AND (key = '' OR NOT EXISTS (SELECT 1 FROM onerun_run r WHERE r.namespace = k.namespace AND r.key = k.key)) LIMIT ?4`,
+		q.Namespace, q.Job, q.Before.UnixMicro(), q.Limit+1)
+}
+
+// RemoveRefused implements sqlledger.Pruner.
+func (t *tx) RemoveRefused(q onerun.PruneRequest, found []onerun.Skip) (n int64, err error) {
+	for _, k := range found {
+		gone, err := t.changed("DELETE FROM onerun_skip WHERE namespace = ?1 AND job = ?2 AND key = ?3 AND reason = ?4 AND holder = ?5 AND last_at < ?6",
+			q.Namespace, k.Job, k.Key, k.Reason, k.Holder, q.Before.UnixMicro())
+		if n += gone; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
 // errEnough ends the reading of rows.
 var errEnough = errors.New("enough")
 

@@ -24,7 +24,7 @@ type pruneCmd struct {
 func (pruneCmd) Help() string {
 	return `Each limit holds by itself: what is over one of them goes. Only successes are removed. Runs that are RUNNING, FAILED or
 SKIPPED stay, and those with an approval that is open. Of a key a tombstone stays, so that its date can't run again; it
-can still be looked up and rerun by its key. --forget-keys passes over keys whose reruns need two people. Starts go on
+can still be looked up and rerun by its key. --older-than removes refusals as old, too, of keys that have no run. --forget-keys passes over keys whose reruns need two people. Starts go on
 meanwhile.`
 }
 
@@ -67,7 +67,7 @@ func (c *pruneCmd) run(ctx context.Context, e *env) error {
 	defer log.close()
 	pr := &pruning{env: e, store: s, q: q, max: int64(c.MaxSize)}
 	err = pr.do(ctx)
-	if pr.total.Runs+pr.total.Forgotten > 0 {
+	if pr.total.Runs+pr.total.Forgotten+pr.total.Refusals > 0 {
 		run := onerun.Run{Namespace: q.Namespace, Job: q.Job, Partition: q.Partition}
 		log.Observe(onerun.Observation{Event: onerun.EventPruned, At: time.Now(), Run: run, Detail: pr.total.String() + " by " + operator()})
 	}
@@ -80,7 +80,7 @@ func (c *pruneCmd) run(ctx context.Context, e *env) error {
 		}
 	}
 	if c.JSON {
-		return writeJSON(e.out, map[string]any{"runs": pr.total.Runs, "keys": pr.total.Keys, "forgotten": pr.total.Forgotten, "size": pr.known()})
+		return writeJSON(e.out, map[string]any{"runs": pr.total.Runs, "keys": pr.total.Keys, "forgotten": pr.total.Forgotten, "refusals": pr.total.Refusals, "size": pr.known()})
 	}
 	if err := say(e, "%s", pr.total.String()); err != nil {
 		return err
@@ -209,6 +209,7 @@ func (p *pruning) step(ctx context.Context, q onerun.PruneRequest) (more bool, e
 	p.total.Runs += done.Runs
 	p.total.Keys += done.Keys
 	p.total.Forgotten += done.Forgotten
+	p.total.Refusals += done.Refusals
 	switch took := done.Held; {
 	case took > pruneTime:
 		p.q.Limit = max(pruneLeast, p.q.Limit/2)

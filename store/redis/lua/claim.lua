@@ -112,6 +112,7 @@ local function refuse(reason, h, retry)
     if old then count, first = string.match(old, '^(%d+) (%d+) ') end
     count = tonumber(count) + 1
     put('HSET', KEYS[5], field, num(count) .. ' ' .. first .. ' ' .. num(now) .. ' ' .. cjson.encode(h))
+    if key == '' then put('SADD', P .. 'refused:j', job) else put('ZADD', P .. 'refused', num(now), key) end
   end
   if not dry then flush() end
   return {'refused', num(now), reason, cjson.encode(h), retry or '', num(count), closed}
