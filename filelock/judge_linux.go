@@ -75,7 +75,7 @@ func judge(n Note, c circumstances) Verdict {
 		return dead(evidence)
 	case StateRunning:
 		group, live, e := procfs.GroupGone(procfs.Identity{PID: n.Group, StartTicks: ticks(n.GroupStartTicks)})
-		evidence += "; job: " + e + listed(live)
+		evidence += "; job: " + e + listed(live) + orphaned(live)
 		if group == procfs.Dead && n.Owner != "" {
 			// What has left the group is of the job as well. Not all environments can be read, so
 			// that none is found is no more than the group's end was.
@@ -116,7 +116,16 @@ func forked(n Note, since uint64, evidence string) Verdict {
 }
 
 func carried(pids []int) string {
-	return "; its owner id is in the environment of running processes" + listed(pids)
+	return "; its owner id is in the environment of running processes" + listed(pids) + orphaned(pids)
+}
+
+// orphaned says what to do about processes of a job whose wrapper and guard are both gone: they keep the lock, and nobody is left
+// who would end them.
+func orphaned(pids []int) string {
+	if len(pids) == 0 {
+		return ""
+	}
+	return "; nobody is left to end them: wait, or kill them"
 }
 
 // ownerVariable is in the environment of every process of a job.

@@ -165,7 +165,7 @@ func wantAlive(t *testing.T, d *Dir, s scene, step string, job int) {
 		}
 		return
 	}
-	if v := l.Verdict; v.Liveness != onerun.Alive || !slices.Contains(v.PIDs, job) {
+	if v := l.Verdict; v.Liveness != onerun.Alive || !slices.Contains(v.PIDs, job) || !strings.Contains(v.Evidence, "nobody is left to end them") {
 		t.Errorf("killed at %q: the job %d runs, verdict %+v", step, job, v)
 	}
 	if err := l.Release(); err != nil { // as a caller does that must not start
