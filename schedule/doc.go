@@ -27,6 +27,10 @@
 //     that day-start, since those are before the day-start of the date that
 //     the clock shows.
 //
+// An instant alone says no more. Of a time of a schedule that the clock skips it
+// is known which one was meant, so it keeps the date that it would have had; see
+// Schedule.Slot.
+//
 // From there on only calendar arithmetic on dates is done: yesterday is the
 // business date minus one calendar day, never an instant minus 24 hours.
 //

@@ -115,6 +115,34 @@ func (s Schedule) afterJump(g segment) bool {
 	return ok && l < g.start+g.offset
 }
 
+// Slot is what a spec comes to for the time of the schedule at an instant. A fixed time that the clock skips fires right after the
+// jump, and belongs to the day and the hour in which it would have been: else 23:30 of a day whose clock jumps to midnight would be
+// of the next day, which then had two, and its own none. Everything else is as with Spec.Resolve, whose errors it has.
+func (s Schedule) Slot(spec Spec, at time.Time) (Slot, error) {
+	spec.At = at.UTC().Format(time.RFC3339)
+	return spec.resolve(at, s.meant(at.Unix()))
+}
+
+// meant is the last skipped time that fires at an instant, as the clock before the jump would have shown it; zero: none, or the
+// clock shows one of the schedule's times.
+func (s Schedule) meant(u int64) time.Time {
+	c := s.Cron
+	if c.reboot || c.every > 0 {
+		return time.Time{}
+	}
+	g := s.at(u)
+	first := g.start + g.offset
+	if u != g.start || !s.afterJump(g) {
+		return time.Time{}
+	}
+	if l, ok := c.next(first); ok && l == first {
+		return time.Time{}
+	}
+	l, _ := c.previous(first - 1)
+	was := g.offset - g.skipped
+	return time.Unix(l-was, 0).In(time.FixedZone("", int(was)))
+}
+
 // search finds the first instant from u on.
 func (s Schedule) search(u int64) (int64, bool) {
 	c := s.Cron

@@ -52,6 +52,10 @@ type Slot struct {
 
 	// ScheduledAt is At in UTC, and the zero time when that was not given.
 	ScheduledAt time.Time
+
+	// Skipped is whether the slot is that of a time which the clock skips; see
+	// Schedule.Slot.
+	Skipped bool
 }
 
 // Resolve finds the slot of the instant s.At, or of now when s.At is empty. The
@@ -62,7 +66,10 @@ type Slot struct {
 // with Date or Period; Date together with a Period other than "day"; a relative
 // date or a local period without a zone; a business day without a calendar, or
 // with one that has none in ten years; a result outside the years 0001 to 9999.
-func (s Spec) Resolve(now time.Time) (Slot, error) {
+func (s Spec) Resolve(now time.Time) (Slot, error) { return s.resolve(now, time.Time{}) }
+
+// resolve is Resolve. What goes by the clock on the wall goes by meant, if that isn't zero; see Schedule.Slot.
+func (s Spec) resolve(now, meant time.Time) (Slot, error) {
 	if err := s.conflict(); err != nil {
 		return Slot{}, err
 	}
@@ -96,6 +103,9 @@ func (s Spec) Resolve(now time.Time) (Slot, error) {
 	counted := expr.kind != absolute || s.Date == "" && s.Period != "" // from the instant
 	if counted && !datable(at) {
 		return Slot{}, outOfRange(at)
+	}
+	if !meant.IsZero() && per.unit != "minutes" {
+		at, loc, slot.Skipped = meant, meant.Location(), true
 	}
 
 	switch {

@@ -56,6 +56,7 @@ type Fire struct {
 	Partition    string
 	BusinessDate string
 	Own          bool     // the partition is the slot's own, and nothing that the job's settings say
+	Skipped      bool     // it is of a time that the clock skips, so that the slot alone may tell another key
 	Late         bool     // it was missed, and is caught up with
 	Again        bool     // a retry that is due, or a rerun that was approved
 	Wait         bool     // it may wait for the lock
@@ -80,10 +81,8 @@ func (j *Job) fire(slot time.Time) (*Fire, error) {
 		return f, nil
 	}
 	if j.Spec.Date != "" || j.Spec.Period != "" || j.Spec.Partition != "" {
-		spec := j.Spec
-		spec.At = slot.Format(time.RFC3339)
-		found, err := spec.Resolve(slot)
-		f.Partition, f.BusinessDate = found.Partition, found.BusinessDate
+		found, err := j.Schedule.Slot(j.Spec, slot)
+		f.Partition, f.BusinessDate, f.Skipped = found.Partition, found.BusinessDate, found.Skipped
 		return f, err
 	}
 	f.Own, f.Partition = true, slot.UTC().Format(time.RFC3339)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/onerun-dev/onerun/internal/scheduler"
+	"github.com/onerun-dev/onerun/schedule"
 )
 
 // TestLauncherResults: only what ended well needs no look into the ledger. Whatever else ended a process may have done so before its
@@ -66,5 +67,43 @@ func TestLauncherResults(t *testing.T) {
 				t.Errorf("got %d, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+// TestLauncherSkippedTime (B02): what a time stands for that the clock skips, its instant doesn't tell.
+func TestLauncherSkippedTime(t *testing.T) {
+	t.Parallel()
+	nuuk, err := schedule.LoadZone("America/Nuuk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	every, err := schedule.ParseCron("30 23 * * *")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		spec schedule.Spec
+		slot string
+		want string
+	}{
+		{schedule.Spec{Period: "day"}, "2026-03-29T01:00:00Z", "--date 2026-03-28"},
+		{schedule.Spec{Date: "yesterday"}, "2026-03-29T01:00:00Z", "--date 2026-03-27"},
+		{schedule.Spec{Period: "hour"}, "2026-03-29T01:00:00Z", "--partition 2026-03-28T23-02:00"},
+		{schedule.Spec{Period: "day"}, "2026-03-30T00:30:00Z", ""},
+		{schedule.Spec{}, "2026-03-29T01:00:00Z", "--partition 2026-03-29T01:00:00Z"},
+	} {
+		slot, err := time.Parse(time.RFC3339, c.slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.spec.Zone = "America/Nuuk"
+		f, err := (&scheduler.Job{Name: "j", Schedule: schedule.Schedule{Cron: every, Zone: nuuk}, Spec: c.spec}).Try(slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := strings.TrimSpace("run j --at " + c.slot + " " + c.want)
+		if got := strings.Join((&launcher{}).args(f), " "); got != want {
+			t.Errorf("%+v: %s, want %s", c.spec, got, want)
+		}
 	}
 }

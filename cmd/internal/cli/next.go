@@ -68,7 +68,7 @@ func (c *nextCmd) run(_ context.Context, e *env) error {
 	}
 	views, rows := []fireView{}, [][]string{{"LOCAL", "UTC", "BUSINESS DATE"}}
 	for _, at := range fires(s, from, c.Count, c.Previous) {
-		day, err := schedule.Spec{Period: "day", Zone: zone, At: at.Format(time.RFC3339)}.Resolve(at)
+		day, err := s.Slot(schedule.Spec{Period: "day", Zone: zone}, at)
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,10 @@ func (e *env) newLauncher(remote bool, running *sync.WaitGroup) (*launcher, erro
 // args are the arguments of a fire.
 func (l *launcher) args(f *scheduler.Fire) []string {
 	args := slices.Concat([]string{"run", f.Job.Name}, l.flags, []string{"--at", f.Slot.UTC().Format(time.RFC3339)})
-	if f.Own {
+	switch {
+	case f.Skipped && f.BusinessDate != "":
+		args = append(args, "--date", f.BusinessDate)
+	case f.Own || f.Skipped:
 		args = append(args, "--partition", f.Partition)
 	}
 	if r := f.Request; r != nil {
