@@ -21,7 +21,8 @@ type Calendar struct {
 
 const (
 	maxCalendarBytes = 1 << 20 // a century of holidays is some 20 KiB
-	maxCalendarFlaws = 100     // after so many, the rest is only counted
+	maxCalendarFlaws = 5       // after so many, the rest is only counted: what is no calendar at all has thousands
+	maxCalendarShown = 60      // bytes of a bad line
 	maxSearchDays    = 3660    // ten years: the longest closure looked through
 )
 
@@ -49,7 +50,7 @@ func LoadCalendar(path string) (*Calendar, error) {
 // the calendar knows weekends only. name is for error messages.
 //
 // What is wrong in the text comes as one *UsageError for --calendar that lists
-// each bad line with its number, the first 100 of them in full. An error from
+// the first five bad lines with their numbers, and counts the others. An error from
 // r is wrapped instead.
 func ParseCalendar(r io.Reader, name string) (*Calendar, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxCalendarBytes+1))
@@ -68,7 +69,7 @@ func ParseCalendar(r io.Reader, name string) (*Calendar, error) {
 	bad := 0
 	flaw := func(line int, what, why string) {
 		if bad++; bad <= maxCalendarFlaws {
-			flaws = append(flaws, fmt.Sprintf("line %d: %s: %s", line, quote(what), why))
+			flaws = append(flaws, fmt.Sprintf("line %d: %s: %s", line, quoteUpTo(what, maxCalendarShown), why))
 		}
 	}
 	if isICalendar(string(text)) {

@@ -106,7 +106,8 @@ func TestBadCalendars(t *testing.T) {
 		{"iCalendar after a mark", "\ufeff\r\nbegin:vcalendar", []string{"iCalendar"}, "line 1:"},
 		{"UTF-16", "\xff\xfe2\x00", []string{"UTF-16"}, "line 1:"},
 		{"too long", strings.Repeat("2026-01-01\n", 100_000), []string{"1 MiB"}, "line 1:"},
-		{"flood", strings.Repeat("x\n", 250), []string{"line 100: ", "and 150 more bad lines"}, "line 101"},
+		{"no text", strings.Repeat(strings.Repeat("\xff\x00", 300)+"\n", 20), []string{"line 1: ", "that is not UTF-8", "and 15 more bad lines"}, strings.Repeat(`\xff\x00`, 31)},
+		{"flood", strings.Repeat("x\n", 250), []string{"line 5: ", "and 245 more bad lines"}, "line 6"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

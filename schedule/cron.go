@@ -78,12 +78,17 @@ func parseCron(text string) (*Cron, error) {
 	switch len(fields) {
 	case 5:
 	case 6:
+		if n, ok := number(fields[5]); ok && n > 99 {
+			return nil, badCron(text, "the sixth field is a year, and there are no years here", "leave out the last field")
+		}
 		if c.second, err = secondField.parse(fields[0], nil); err != nil {
 			return nil, err
 		}
 		fields = fields[1:]
 	case 7:
 		return nil, badCron(text, "it has seven fields, and there are no years here", "leave out the last field")
+	case 1:
+		return nil, errors.New("it has one field")
 	default:
 		return nil, fmt.Errorf("it has %d fields", len(fields))
 	}
@@ -111,10 +116,16 @@ func parseMacro(text string, fields []string) (*Cron, error) {
 		c.text = name
 		return c, err
 	}
+	_, known := macros[name]
 	switch {
 	case name == "@reboot" && len(fields) == 1:
 		return &Cron{text: name, reboot: true}, nil
-	case name == "@every" && len(fields) == 2:
+	case (known || name == "@reboot") && len(fields) > 1:
+		return nil, badCron(text, name+" stands alone", "leave out what follows it")
+	case name == "@every":
+		if len(fields) != 2 {
+			return nil, badCron(text, "@every takes one duration", "give one such as @every 90s, @every 6h or @every 2d")
+		}
 		d, err := ParseDuration(fields[1])
 		if err != nil || d < time.Second || d > maxEvery || d%time.Second != 0 {
 			return nil, badCron(text, "that is no duration of whole seconds, from 1s to 365 days", "give one such as @every 90s, @every 6h or @every 2d")

@@ -137,6 +137,11 @@ func (f field) value(text string) (int, error) {
 	case strings.ContainsAny(text, "Hh") && strings.Trim(strings.ToUpper(text), "H0123456789()-") == "":
 		return 0, fmt.Errorf("the %s field has %s, which only Jenkins knows", f.name, quote(text))
 	}
+	for _, name := range f.names {
+		if len(text) > len(name) && strings.EqualFold(text[:len(name)], name) {
+			return 0, fmt.Errorf("%s is no %s; a name has three letters: %s", quote(text), f.name, strings.ToUpper(name))
+		}
+	}
 	return 0, fmt.Errorf("%s is no %s", quote(text), f.name)
 }
 

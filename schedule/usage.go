@@ -46,12 +46,15 @@ func (e *UsageError) Repeats() string {
 	return quote(e.Value)
 }
 
-func quote(s string) string {
-	if len(s) <= maxShown {
+func quote(s string) string { return quoteUpTo(s, maxShown) }
+
+// quoteUpTo quotes at most so many bytes.
+func quoteUpTo(s string, most int) string {
+	if len(s) <= most {
 		return strconv.Quote(s)
 	}
-	cut := maxShown
-	for cut > maxShown-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
+	cut := most
+	for cut > most-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
 		cut--
 	}
 	return strconv.Quote(s[:cut]) + "..."
