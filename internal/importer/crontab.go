@@ -92,6 +92,9 @@ func Crontab(name string, text []byte, o Options) Result {
 			c.name = ""
 		}
 	}
+	if len(c.jobs)+len(c.reports) == 0 {
+		c.report(0, "no line of it is an entry, so nothing is translated; is it a crontab?", false)
+	}
 	return c.result()
 }
 

@@ -76,6 +76,7 @@ func (c *crontab) aboutCommand(l cronLine, command string, x execution, j *job) 
 		c.warn(l.n, "the & at the end puts the command into the background: the job is done at once, whatever becomes of it, and can be beside itself; leave the & out")
 	}
 	wraps := map[string]string{}
+	home := c.home == "" && !account(x.user) // as whoever runs the scheduler, and where that does
 	for _, args := range commandsOf(x.line) {
 		for len(args) > 0 && isAssignment(args[0]) {
 			args = args[1:]
@@ -91,11 +92,15 @@ func (c *crontab) aboutCommand(l cronLine, command string, x execution, j *job) 
 		case "timeout":
 			wraps[name] = "is kept, and not needed: timeout: D does that, and ends all that the job has started"
 		}
-		if head := args[0]; strings.HasPrefix(head, "./") || strings.HasPrefix(head, "../") || strings.Contains(head, "/") && strings.IndexByte("/$~", head[0]) < 0 {
-			if c.home == "" {
-				wraps[head] = "counts from the account's home with cron, and from the directory of onerun serve here: give the whole path"
-			}
+		head := args[0]
+		counts := strings.Contains(head, "/")
+		if head == "cd" {
+			head, counts = args[len(args)-1], len(args) > 1 && args[len(args)-1] != "-"
 		}
+		if home && counts && head != "" && strings.IndexByte("/$~", head[0]) < 0 {
+			wraps[head] = "counts from the account's home with cron, and from the directory of onerun serve here: give the whole path"
+		}
+		home = home && args[0] != "cd" // from there on it counts from that directory
 	}
 	for _, name := range sortedKeys(wraps) {
 		j.note("%s %s", shown(name, 60), wraps[name])

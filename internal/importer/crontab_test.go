@@ -289,3 +289,43 @@ func TestNameOfDisabledEntry(t *testing.T) {
 		t.Errorf("%v", jobs)
 	}
 }
+
+// TestRelativeCommand: what is said of a path that is no whole one goes by the directory in which it is looked for.
+func TestRelativeCommand(t *testing.T) {
+	const note = " counts from the account's home with cron, and from the directory of onerun serve here: give the whole path"
+	for _, c := range []struct{ text, want string }{
+		{"0 5 * * * ./x.sh", "./x.sh"},
+		{"0 5 * * * bin/x --all", "bin/x"},
+		{"0 5 * * * cd /srv && ./x.sh", ""},
+		{"0 5 * * * cd $BASE && ./x.sh &>> log", ""},
+		{"0 5 * * * cd; ./x.sh", ""},
+		{"0 5 * * * cd app && ./x.sh", "app"},
+		{"0 5 * * * cd '' && ./x.sh", ""},
+		{"HOME=/srv\n0 5 * * * ./x.sh", ""},
+		{"# m h dom mon dow user command\n0 5 * * * www-data ./x.sh", ""},
+		{"# m h dom mon dow user command\n0 5 * * * root ./x.sh", "./x.sh"},
+	} {
+		r := Crontab("x", []byte(c.text+"\n"), Options{Zone: "UTC"})
+		readBack(t, r)
+		var got []string
+		for _, line := range strings.Split(string(r.YAML), "\n") {
+			if what, ok := strings.CutSuffix(line, note); ok {
+				got = append(got, strings.TrimPrefix(strings.TrimSpace(what), "# "))
+			}
+		}
+		if text := strings.Join(got, "|"); text != c.want || len(r.jobs) != 1 {
+			t.Errorf("%q: %q, want %q", c.text, text, c.want)
+		}
+	}
+}
+
+// TestNoEntry: nothing at all is translated, and that is said.
+func TestNoEntry(t *testing.T) {
+	for _, text := range []string{"", "# mine\n", "schedule=\"0 0 L * *\"\nschedule=None\n", "PATH=/bin\n\n"} {
+		r := Crontab("dags.txt", []byte(text), Options{Zone: "UTC"})
+		readBack(t, r)
+		if len(r.Reports) != 1 || r.Reports[0].Lost || !strings.HasPrefix(r.Reports[0].String(), "dags.txt: no line of it is an entry") {
+			t.Errorf("%q: %v", text, r.Reports)
+		}
+	}
+}
