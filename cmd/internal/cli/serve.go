@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/config"
 	"github.com/onerun-dev/onerun/internal/masking"
 	"github.com/onerun-dev/onerun/internal/notify"
 	"github.com/onerun-dev/onerun/internal/scheduler"
@@ -68,6 +70,9 @@ func (c *serveCmd) run(ctx context.Context, e *env) error {
 	}
 	if e.file == nil {
 		return usage("serve needs a configuration file with the jobs: give --config, or make %s", systemConfig)
+	}
+	if err := e.hasText(); err != nil {
+		return err
 	}
 	if c.Check {
 		return c.check(ctx, e)
@@ -222,6 +227,9 @@ func (d *daemon) reload(ctx context.Context) {
 	file, err := now.load(now.configPath())
 	var jobs []scheduler.Job
 	if err == nil {
+		err = now.hasText()
+	}
+	if err == nil {
 		now.file, now.sources = file, map[string]string{}
 		jobs, err = now.scheduled()
 	}
@@ -239,6 +247,17 @@ func (d *daemon) reload(ctx context.Context) {
 		return
 	}
 	d.log.Info("reloaded", "jobs", len(jobs))
+}
+
+// hasText refuses a file in which nothing stands: it is being written, or the disk was full. A scheduler that went by it would drop
+// every job.
+func (e *env) hasText() error {
+	for line := range strings.Lines(string(e.fileText)) {
+		if line = strings.TrimSpace(strings.TrimPrefix(line, "\ufeff")); line != "" && line != "---" && line[0] != '#' {
+			return nil
+		}
+	}
+	return config.Errors{config.Error{Path: e.file.Path, Line: 1, Column: 1, Message: "nothing stands in the file; write the jobs into it, or jobs: {} if there are to be none"}}
 }
 
 // storeChanged reports whether the file names another store than the one in use.

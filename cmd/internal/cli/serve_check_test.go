@@ -203,3 +203,32 @@ func TestServeWithoutAnAddress(t *testing.T) {
 		t.Errorf("it printed %s", log)
 	}
 }
+
+// TestServeNothing: a file in which nothing stands, as while it is being written, says nothing of the jobs.
+func TestServeNothing(t *testing.T) {
+	t.Parallel()
+	b := newServe(t, "")
+	for _, text := range []string{"", "\n", "# jobs:\n", "\ufeff---\n"} {
+		if got := checked(t, b, text); len(got) != 1 || !strings.HasPrefix(got[0], "1:1: nothing stands in the file") {
+			t.Errorf("%q: %q", text, got)
+		}
+		b.run("serve").exits(t, 78)
+		b.run("run", "j", "--", "true").exits(t, 0) // which needs nothing of it
+	}
+	if got := checked(t, b, "jobs: {}\n"); got != nil {
+		t.Errorf("no jobs: %q", got)
+	}
+	text := "timezone: UTC\njobs:\n  tick: {schedule: \"* * * * * *\", shell: \"echo x >>DIR/ticks\"}\n"
+	b.write("onerun.yaml", text)
+	p := b.serve(t)
+	n := len(b.sees("ticks", atLeast(1)))
+	b.write("onerun.yaml", "")
+	p.signal(syscall.SIGHUP)
+	eventually(func() bool { return strings.Contains(p.printed(), "reload_failed") })
+	b.sees("ticks", atLeast(n+3))
+	p.signal(syscall.SIGTERM)
+	p.ends(0)
+	if log := p.printed(); !strings.Contains(log, "reload_failed") {
+		t.Errorf("it printed %s", log)
+	}
+}
