@@ -41,12 +41,10 @@ func (e *statusError) Error() string {
 
 func (e *statusError) Unwrap() error { return e.cause }
 
-// exitCodes refuses codes that no process can end with.
-func exitCodes(codes ...int) error {
-	for _, code := range codes {
-		if code < 0 || code > 255 {
-			return usage("exit code %d can't be; use 0 to 255", code)
-		}
+// checkExit refuses codes that no process can end with.
+func checkExit(flag string, code int) error {
+	if code < 0 || code > 255 {
+		return usage("%s %d: that is no exit code; use 0 to 255", flag, code)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (c *itemCmd) run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	if err := exitCodes(c.SkipCode, c.BlockedCode); err != nil {
+	if err := cmp.Or(checkExit("--skip-code", c.SkipCode), checkExit("--blocked-code", c.BlockedCode)); err != nil {
 		return err
 	}
 	payload, err := c.payload()

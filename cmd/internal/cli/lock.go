@@ -35,7 +35,7 @@ func (c *lockCmd) run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	if err := exitCodes(c.ConflictCode); err != nil {
+	if err := checkExit("--conflict-code", c.ConflictCode); err != nil {
 		return err
 	}
 	wait := onerun.Forever

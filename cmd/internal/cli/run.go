@@ -182,7 +182,7 @@ func (c *runCmd) prepare(e *env) (job onerun.Job, argv []string, err error) {
 	if argv, err = commandLine(string(c.Shell), c.Command); err != nil {
 		return job, nil, err
 	}
-	return job, argv, exitCodes(c.SkipCode, c.BlockedCode)
+	return job, argv, cmp.Or(checkExit("--skip-code", c.SkipCode), checkExit("--blocked-code", c.BlockedCode))
 }
 
 // job puts the flags together.
