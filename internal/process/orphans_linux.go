@@ -1,8 +1,10 @@
 package process
 
 import (
+	"context"
 	"os"
 	"os/signal"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -42,6 +44,50 @@ func (o *orphans) stop() {
 	signal.Stop(o.ended)
 	close(o.ended)
 	<-o.done
+}
+
+// reapAfter is for how long a child must have ended before it is taken for an orphan: whoever waits for one that own doesn't name has
+// had its status by then.
+const reapAfter = 100 * time.Millisecond
+
+// ReapOrphans is for a program that starts others and isn't one job's wrapper. As PID 1 of a pid namespace it takes, until ctx ends, the
+// statuses of the orphans that the kernel gives to this process, but not of those children of which own says that somebody
+// waits for them.
+func ReapOrphans(ctx context.Context, own func(pid int) bool) {
+	if os.Getpid() != 1 {
+		return
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
+	defer signal.Stop(ended)
+	ended <- unix.SIGCHLD // for what has ended before
+	before := map[int]bool{}
+	for {
+		if len(before) == 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ended:
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reapAfter):
+		}
+		all, _ := procfs.EndedChildren() // without /proc there is nothing to go by
+		now := map[int]bool{}
+		for _, pid := range all {
+			switch {
+			case own(pid):
+			case before[pid]:
+				_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+			default:
+				now[pid] = true
+			}
+		}
+		before = now
+	}
 }
 
 func reap(leader int, own func(pid int) bool) {

@@ -173,6 +173,9 @@ func (b *backfill) do(ctx context.Context) error {
 			}
 		}
 	}()
+	orphans, adopted := context.WithCancel(ctx)
+	defer adopted()
+	go process.ReapOrphans(orphans, b.owns)
 	next := make(chan string)
 	var workers sync.WaitGroup
 	for range min(b.parallel, len(b.partitions)) {
@@ -201,6 +204,18 @@ func (b *backfill) stop(s syscall.Signal) {
 	for c := range b.children {
 		_ = c.Process.Signal(s)
 	}
+}
+
+// owns reports whether a process is one of the starts under way.
+func (b *backfill) owns(pid int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.children {
+		if c.Process.Pid == pid {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *backfill) ended() bool {

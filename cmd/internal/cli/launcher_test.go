@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -47,8 +46,8 @@ func TestLauncherResults(t *testing.T) {
 			} else {
 				path += "-that-is-not-there"
 			}
-			var running sync.WaitGroup
-			l := &launcher{program: path, file: file, running: &running, complain: func(error) {}}
+			var own children
+			l := &launcher{program: path, file: file, children: &own, complain: func(error) {}}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if c.want == scheduler.Away {
@@ -60,7 +59,7 @@ func TestLauncherResults(t *testing.T) {
 					if err := os.WriteFile(dir+"/gate", []byte("\n"), 0); err != nil {
 						t.Error(err)
 					}
-					running.Wait()
+					own.running.Wait()
 				}()
 			}
 			if got := l.start(ctx, &scheduler.Fire{Job: &scheduler.Job{Name: "j"}, Slot: time.Now()}); got != c.want {

@@ -19,6 +19,7 @@ import (
 	"github.com/onerun-dev/onerun/internal/config"
 	"github.com/onerun-dev/onerun/internal/masking"
 	"github.com/onerun-dev/onerun/internal/notify"
+	"github.com/onerun-dev/onerun/internal/process"
 	"github.com/onerun-dev/onerun/internal/scheduler"
 	"github.com/onerun-dev/onerun/internal/storeurl"
 )
@@ -43,14 +44,14 @@ KillMode=process, and WatchdogSec if you like.`
 // daemon is a scheduler under way.
 type daemon struct {
 	*env
-	flags   *serveCmd
-	store   onerun.Store
-	place   place
-	log     *slog.Logger
-	engine  *scheduler.Engine
-	metrics metrics
-	sender  notify.Sender
-	running sync.WaitGroup // processes that it has started
+	flags    *serveCmd
+	store    onerun.Store
+	place    place
+	log      *slog.Logger
+	engine   *scheduler.Engine
+	metrics  metrics
+	sender   notify.Sender
+	children children
 
 	// What others than run read of the configuration, which is read again while they do.
 	alerts atomic.Pointer[map[string]address] // by the alert's name
@@ -149,6 +150,9 @@ func (d *daemon) run(ctx context.Context, jobs []scheduler.Job) error {
 	if err := d.serve(ctx, &beside, cancel); err != nil {
 		return err
 	}
+	ownOrphans, adopted := context.WithCancel(context.WithoutCancel(ctx)) // also while it waits for the jobs at its end
+	defer adopted()
+	go process.ReapOrphans(ownOrphans, func(pid int) bool { return d.children.owns(pid) || d.sender.Owns(pid) })
 	beside.Go(func() { d.engine.Run(ctx) })
 	beside.Go(func() { watchdog(ctx, d.engine.Alive) })
 	sdNotify("READY=1\nSTATUS=" + fmt.Sprintf("%d jobs", len(jobs)))
@@ -176,7 +180,7 @@ func (d *daemon) run(ctx context.Context, jobs []scheduler.Job) error {
 // drain waits for what was started, up to a bound, or another signal.
 func (d *daemon) drain(most time.Duration) {
 	ended := make(chan struct{})
-	go func() { d.running.Wait(); close(ended) }()
+	go func() { d.children.running.Wait(); close(ended) }()
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, unix.SIGTERM, unix.SIGINT)
 	defer signal.Stop(again)
@@ -195,7 +199,7 @@ func (d *daemon) use(ctx context.Context, jobs []scheduler.Job) error {
 	if err != nil {
 		return err
 	}
-	l, err := d.newLauncher(kind == storeurl.Remote, &d.running)
+	l, err := d.newLauncher(kind == storeurl.Remote, &d.children)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -20,11 +19,11 @@ import (
 // launcher starts jobs as processes of their own: `onerun run`, in a session of its own, so that what ends the
 // scheduler, or is typed at it, doesn't end them.
 type launcher struct {
-	program string
-	flags   []string // of every start
-	file    *os.File // the configuration, as it was read: see configAs
-	as      string
-	running *sync.WaitGroup
+	program  string
+	flags    []string // of every start
+	file     *os.File // the configuration, as it was read: see configAs
+	as       string
+	children *children
 
 	complain func(error)
 }
@@ -33,8 +32,8 @@ type launcher struct {
 const configFD = 3
 
 // newLauncher keeps the configuration as it is now for what is started by it.
-func (e *env) newLauncher(remote bool, running *sync.WaitGroup) (*launcher, error) {
-	l := &launcher{complain: func(err error) { complain(e, err) }, as: e.file.Path, program: beside("onerun"), running: running}
+func (e *env) newLauncher(remote bool, own *children) (*launcher, error) {
+	l := &launcher{complain: func(err error) { complain(e, err) }, as: e.file.Path, program: beside("onerun"), children: own}
 	var err error
 	if l.program == "" || remote { // which onerun doesn't link
 		if l.program, err = os.Executable(); err != nil {
@@ -89,12 +88,11 @@ func (l *launcher) start(ctx context.Context, f *scheduler.Fire) scheduler.Resul
 	cmd.ExtraFiles = []*os.File{l.file}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = process.Env(os.Environ(), map[string]string{"ONERUN_CONFIG": "/proc/self/fd/3", configAs: l.as, served: "1"}, "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "ONERUN_SCHEDULED_AT")
-	if err := cmd.Start(); err != nil {
+	ended, err := l.children.start(cmd)
+	if err != nil {
 		l.complain(fmt.Errorf("start %s: %w", f.Key(), err))
 		return scheduler.Unknown
 	}
-	ended := make(chan struct{})
-	l.running.Go(func() { _ = cmd.Wait(); close(ended) })
 	for drop := f.Drop; ; drop = nil {
 		select {
 		case <-ended:

@@ -52,7 +52,12 @@ type serving struct {
 
 func (b *bed) serve(t *testing.T, args ...string) *serving {
 	t.Helper()
-	s := &serving{t: t, cmd: b.command(append([]string{"serve"}, args...)...), log: b.path("serve.log")}
+	return b.serveAs(t, b.command(append([]string{"serve"}, args...)...))
+}
+
+func (b *bed) serveAs(t *testing.T, cmd *exec.Cmd) *serving {
+	t.Helper()
+	s := &serving{t: t, cmd: cmd, log: b.path("serve.log")}
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
