@@ -149,6 +149,11 @@ func (c *backfillCmd) dates() ([]string, error) {
 	var ends [2]string
 	for i, date := range []word{c.From, c.To} {
 		slot, err := schedule.Spec{Date: string(date), Zone: zone, Calendar: cal}.Resolve(time.Now())
+		if bad := new(schedule.UsageError); errors.As(err, &bad) && bad.Flag == "--date" {
+			own := *bad
+			own.Flag = []string{"--from", "--to"}[i]
+			err = &own
+		}
 		if err != nil {
 			return nil, err
 		}
