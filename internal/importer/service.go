@@ -20,6 +20,12 @@ type service struct {
 	files   []string // the commands that read EnvironmentFile=
 }
 
+// executes are the lines of a service without which its job would do something else.
+var executes = map[string]bool{
+	"ExecStart": true, "ExecStartPre": true, "ExecStartPost": true,
+	"User": true, "Group": true, "WorkingDirectory": true, "UMask": true, "Environment": true, "EnvironmentFile": true,
+}
+
 // service is what the timer starts, as keys of its job; false: it can't be told.
 func (t *timer) service() ([]setting, bool) {
 	line := t.unit.line
@@ -71,6 +77,7 @@ func (s *service) read(file, text string) (settings []setting, ok bool) {
 	for _, b := range bad {
 		s.lost(b.line, b.why, "correct it, or leave it out")
 	}
+	without := false
 	for _, d := range all {
 		if d.section == "Service" && d.key == "Type" {
 			s.oneshot = d.value == "oneshot"
@@ -83,7 +90,12 @@ func (s *service) read(file, text string) (settings []setting, ok bool) {
 		}
 		if r := s.directive(d); r != nil {
 			s.lost(d.line, fmt.Sprintf("%s=: %s", d.key, r.why), r.do)
+			without = without || executes[d.key]
 		}
+	}
+	if without {
+		s.lost(0, "a job without what is not translated of its commands, their account, directory or environment would do something else", "write it by hand")
+		return nil, false
 	}
 	command, r := s.command()
 	if r != nil {

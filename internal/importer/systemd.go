@@ -42,6 +42,10 @@ func Systemd(name string, text []byte, o Options) Result {
 		t.lost(0, fmt.Sprintf("the file is larger than %d KiB, so it is no unit", MaxSize>>10), "")
 		return t.result()
 	}
+	if t.name.kind == "service" {
+		t.lost(0, "this is a service, and its schedule stands in the timer", "name the .timer beside it")
+		return t.result()
+	}
 	all, bad := parseUnit(string(text))
 	for _, b := range bad {
 		t.lost(b.line, b.why, "correct it, or leave it out")
@@ -50,9 +54,6 @@ func Systemd(name string, text []byte, o Options) Result {
 		t.directive(d)
 	}
 	switch {
-	case t.name.kind == "service":
-		t.lost(0, "this is a service, and its schedule stands in the timer", "name the .timer beside it")
-		t.drop(0)
 	case len(t.calendar)+len(t.monotonic) == 0:
 		t.lost(0, "there is no [Timer] with a time that can be translated", "name a .timer unit")
 	default:
@@ -115,9 +116,7 @@ func (t *timer) drop(line int) {
 	for _, d := range append(t.calendar, t.monotonic...) {
 		t.remark(d.line, "%s: left out", d)
 	}
-	if line > 0 {
-		t.remark(line, "an empty time: those above are dropped, as with systemd")
-	}
+	t.remark(line, "an empty time: those above are dropped, as with systemd")
 	t.calendar, t.monotonic = nil, nil
 }
 

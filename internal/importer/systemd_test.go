@@ -179,8 +179,45 @@ func TestSystemdReports(t *testing.T) {
 	}
 	r := Systemd("t.service", []byte(service), Options{Zone: "UTC"})
 	readBack(t, r)
-	if !r.Lost() || len(r.jobs) > 0 {
+	if !r.Lost() || len(r.jobs) > 0 || len(r.Reports) != 1 {
 		t.Errorf("a service: %v", r.Reports)
+	}
+}
+
+// TestServiceAsAWhole: a service of which a command, or how it is executed, isn't translated is no job, for that would do something
+// else; what is beside its work is left out.
+func TestServiceAsAWhole(t *testing.T) {
+	for line, jobs := range map[string]int{
+		"ExecStart=/bin/second %h":        0,
+		"ExecStartPre=/bin/first %h":      0,
+		"ExecStartPost=/bin/last %q":      0,
+		"User=%j":                         0,
+		"WorkingDirectory=%h":             0,
+		"Environment=A-B=1":               0,
+		"Environment=A=%b":                0,
+		"EnvironmentFile=/etc/default/%H": 0,
+		"SuccessExitStatus=24":            1,
+		"ExecStopPost=/bin/true":          1,
+		"MemoryMax=1G":                    1,
+	} {
+		r := timerOf(t, "[Timer]\nOnCalendar=daily\n", "[Service]\nType=oneshot\nExecStart=/bin/true\n"+line+"\n")
+		if len(r.jobs) != jobs || jobs == 0 && !r.Lost() {
+			t.Errorf("%s: %d jobs, %v", line, len(r.jobs), r.Reports)
+		}
+	}
+}
+
+// TestInstances: what an instance's name stands for, as systemd.unit(5) says.
+func TestInstances(t *testing.T) {
+	for _, c := range []struct{ unit, text, want string }{
+		{`t@a\x2db-c.service`, "%i %I %p %P %n", `a\x2db-c a-b/c t t t@a\x2db-c.service`},
+		{"my-shop.service", "[%i][%I] %p %P", "[][] my-shop my/shop"},
+		{"t@.service", "%i", ""},
+	} {
+		got, r := parseUnitName(c.unit).specifiers(c.text)
+		if got != c.want || (r == nil) != (c.want != "") {
+			t.Errorf("%s: %q, %v; want %q", c.unit, got, r, c.want)
+		}
 	}
 }
 

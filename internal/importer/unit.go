@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -113,6 +114,8 @@ func (u unitName) specifiers(text string) (string, *refusal) {
 	if !strings.Contains(text, "%") {
 		return text, nil
 	}
+	// It is empty where the service is no template's. A timer that says it has a file of another name.
+	known := u.instance != "" || u.kind == "service" && !strings.Contains(u.full, "@")
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
 		if text[i] != '%' {
@@ -132,10 +135,14 @@ func (u unitName) specifiers(text string) (string, *refusal) {
 			b.WriteString(u.full)
 		case c == 'N':
 			b.WriteString(base)
-		case c == 'p' || c == 'P' && !strings.Contains(u.prefix, `\`):
+		case c == 'p':
 			b.WriteString(u.prefix)
-		case (c == 'i' || c == 'I' && !strings.ContainsAny(u.instance, `\-`)) && u.instance != "":
+		case c == 'P':
+			b.WriteString(unescaped(u.prefix))
+		case c == 'i' && known:
 			b.WriteString(u.instance)
+		case c == 'I' && known:
+			b.WriteString(unescaped(u.instance))
 		case c == 't':
 			b.WriteString("/run")
 		case c == 'S':
@@ -160,4 +167,24 @@ func (u unitName) specifiers(text string) (string, *refusal) {
 		}
 	}
 	return b.String(), nil
+}
+
+// unescaped is a part of a unit's name as systemd-escape(1) --unescape gives it: a dash was a slash, and \xNN a byte.
+func unescaped(name string) string {
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		if name[i] == '-' {
+			b.WriteByte('/')
+			continue
+		}
+		if strings.HasPrefix(name[i:], `\x`) && len(name) >= i+4 {
+			if n, err := strconv.ParseUint(name[i+2:i+4], 16, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(name[i])
+	}
+	return b.String()
 }
