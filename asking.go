@@ -3,6 +3,7 @@ package onerun
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -23,6 +24,8 @@ type asking struct {
 	// when it is asked again, so the lease counts from here.
 	open bool
 	sent time.Duration
+
+	waited bool // the store was asked to wait, or has refused once: it can be reached
 }
 
 // claim asks until it is answered, and on while it may wait. It returns when the
@@ -33,11 +36,44 @@ func (r *Runner) claim(ctx context.Context, c Claim, wait time.Duration) (time.D
 	if wait == Forever {
 		a.until = math.MaxInt64
 	}
+	if ctx.Err() != nil { // then no store is asked, and none is to blame
+		return 0, Grant{}, a.gaveUp(ctx)
+	}
 	grant, err := a.wait(ctx)
-	if err != nil && a.open && ctx.Err() != nil {
-		a.withdraw(ctx)
+	if err != nil && ctx.Err() != nil {
+		if a.open {
+			a.withdraw(ctx)
+		}
+		if errors.Is(ctx.Err(), context.Canceled) || a.waited {
+			err = a.notAnswered(ctx, err)
+		}
 	}
 	return a.sent, grant, err
+}
+
+// notAnswered is what a store said that was asked until ctx ended: of its own, or, where all it says is
+// that there was no answer in time, that its caller gave up. No store is unavailable for that.
+func (a *asking) notAnswered(ctx context.Context, err error) error {
+	var refusal *Refusal
+	var told *StoreError
+	if errors.As(err, &refusal) || errors.As(err, &told) && !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return a.gaveUp(ctx)
+}
+
+// gaveUp says why the caller did: the cause of ctx's end. The refusal of another claim, for which a group of
+// goroutines was given up, is not the answer to this one.
+func (a *asking) gaveUp(ctx context.Context) error {
+	name := asked(a.claim).Name()
+	if name == "" {
+		name = a.claim.Lock.Name()
+	}
+	cause := context.Cause(ctx)
+	if errors.As(cause, new(*Refusal)) {
+		return fmt.Errorf("%s was not claimed: %w, for %s", name, ctx.Err(), oneLine(cause.Error()))
+	}
+	return fmt.Errorf("%s was not claimed: %w", name, cause)
 }
 
 // withdraw undoes a claim whose caller has given up while it was on its way, if it was granted.
@@ -74,8 +110,9 @@ func (a *asking) wait(ctx context.Context) (Grant, error) {
 		case !errors.As(err, &refusal), refusal.Reason != RefusedRunning && refusal.Reason != RefusedLocked:
 			return grant, err
 		}
+		a.waited = true
 		if err := sleep(ctx, min(pause.next(), max(0, a.until-a.r.clock.Elapsed()))); err != nil {
-			return Grant{}, err
+			return Grant{}, a.gaveUp(ctx)
 		}
 	}
 }
@@ -87,7 +124,7 @@ func (a *asking) ask(ctx context.Context) (Grant, error) {
 	send := a.r.store.Claim
 	waiter, waits := a.r.store.(WaitingClaimer)
 	if waits = waits && a.claim.Asking; waits {
-		send = waiter.ClaimWaiting
+		send, a.waited = waiter.ClaimWaiting, true
 	}
 	now := a.r.clock.Elapsed()
 	giveUp := now + a.r.storeTimeout
@@ -126,8 +163,8 @@ func (a *asking) ask(ctx context.Context) (Grant, error) {
 		if now+d >= giveUp {
 			return grant, err
 		}
-		if err := sleep(ctx, d); err != nil {
-			return Grant{}, err
+		if sleep(ctx, d) != nil { // what the store said last is why there is no answer
+			return grant, err
 		}
 		now = a.r.clock.Elapsed()
 	}

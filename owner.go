@@ -106,6 +106,11 @@ func (r *Runner) execute(ctx context.Context, job Job, k *keeper, fn func(contex
 		gone.outcome = o.complete(gone.outcome)
 		_, _ = r.finish(ctx, job, k, gone)
 	}()
+	if r.inProcess && ctx.Err() != nil { // the caller gave up while the grant was on its way
+		end = endingOf(ctx, &Failure{Reason: ReasonCanceled, Void: true, Err: fmt.Errorf("not started: %w", context.Cause(ctx))})
+		returned = true
+		return end
+	}
 	work := r.traced(ctx, k.grant)
 	if r.inProcess {
 		k.observe(Observation{Event: EventStarted, PID: k.grant.Run.Worker.PID})

@@ -169,9 +169,13 @@ func (o *Owner) NoteStart() error {
 // It returns nil when fn returned nil and that is recorded; a *Refusal when the
 // claim was refused; a *Failure when fn returned an error; an error that matches
 // ErrLost when the lease was lost before the outcome could be recorded; a
-// *NotRecordedError when the store could not be told; the cause of ctx's end when it
-// ended while Do waited; else an error of the store. A *Refusal that fn itself got,
-// from a claim inside the job, is never found in what Do returns.
+// *NotRecordedError when the store could not be told; the cause of ctx's end when that
+// came first, before the claim was answered or while Do waited (but ErrUnavailable, where a
+// deadline passed before a store had given any answer); else an error of the store. A
+// *Refusal that fn itself got, from a claim inside the job, is never found in what Do returns.
+//
+// fn is not called when ctx ended before it could be. The attempt is void then: it has
+// cost no retry, and the key may start again at once (see Failure.Void).
 //
 // With Policy.Retries, Do waits after a failure for the time of the next attempt, and
 // calls fn again for it, until it succeeds or no retry is left; what it returns is how
