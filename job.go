@@ -72,8 +72,8 @@ type Policy struct {
 type Job struct {
 	Namespace    string // "": DefaultNamespace
 	Name         string
-	Partition    string // "": unkeyed
-	BusinessDate string
+	Partition    string   // "": unkeyed
+	BusinessDate string   // YYYY-MM-DD, or empty
 	Lock         LockName // "": JobLock(Name)
 	LockMode     LockMode // "": LockFlock
 	Order        Order    // of those who wait for the lock
@@ -101,6 +101,10 @@ func (j Job) check() error {
 		return fmt.Errorf("crash policy %q is unknown; use %s or %s", j.OnCrash, CrashAuto, CrashManual)
 	case j.TTL < MinTTL || j.TTL > MaxTTL:
 		return fmt.Errorf("the lease of %s is out of range; use %s to %s", j.TTL, MinTTL, MaxTTL)
+	case j.BusinessDate != "" && !isDate(j.BusinessDate):
+		return fmt.Errorf("business date %s is none; write it as YYYY-MM-DD", quoteName(j.BusinessDate))
+	case !j.ScheduledAt.IsZero() && (j.ScheduledAt.UTC().Year() < 1 || j.ScheduledAt.UTC().Year() > 9999):
+		return fmt.Errorf("it is scheduled for the year %d, which no record has room for; use one of 1 to 9999", j.ScheduledAt.UTC().Year())
 	case j.Retries < 0:
 		return fmt.Errorf("%d retries are fewer than none", j.Retries)
 	}
@@ -119,6 +123,11 @@ func (j Job) check() error {
 		}
 	}
 	return nil
+}
+
+func isDate(s string) bool {
+	_, err := time.Parse(time.DateOnly, s)
+	return err == nil
 }
 
 // NextRetry says when the next execution after a failed one is due, and whether

@@ -48,22 +48,45 @@ type Runner struct {
 // Option changes a Runner.
 type Option func(*Runner)
 
-// WithClock replaces the system's clock, for tests.
-func WithClock(c Clock) Option { return func(r *Runner) { r.clock = c } }
+// WithClock replaces the system's clock, for tests. A nil one doesn't.
+func WithClock(c Clock) Option {
+	return func(r *Runner) {
+		if c != nil {
+			r.clock = c
+		}
+	}
+}
 
-// WithObserver tells an observer what happens; see also Tracer. Several may be given.
+// WithObserver tells an observer what happens; see also Tracer. Several may be given; a nil one
+// is none.
 func WithObserver(o Observer) Option {
-	return func(r *Runner) { r.observers = append(r.observers, o) }
+	return func(r *Runner) {
+		if o != nil {
+			r.observers = append(r.observers, o)
+		}
+	}
 }
 
 // WithStoreTimeout bounds how long a claim may take before it fails with
 // ErrUnavailable, not counting a wait for the lock, and how long each try to record
-// an end may take; default 10 s.
-func WithStoreTimeout(d time.Duration) Option { return func(r *Runner) { r.storeTimeout = d } }
+// an end may take; default 10 s, as for 0 or less.
+func WithStoreTimeout(d time.Duration) Option {
+	return func(r *Runner) {
+		if d > 0 {
+			r.storeTimeout = d
+		}
+	}
+}
 
 // WithRedaction masks further secrets, beside what Redact knows, in the errors of jobs
 // before they are kept or told.
-func WithRedaction(f func(string) string) Option { return func(r *Runner) { r.redact = f } }
+func WithRedaction(f func(string) string) Option {
+	return func(r *Runner) {
+		if f != nil {
+			r.redact = f
+		}
+	}
+}
 
 // WithProcess says that the work is a process of its own, which the function notes
 // with Owner.NoteGroup; otherwise the work is the function itself and dies with
@@ -100,7 +123,9 @@ func NewRunner(store Store, opts ...Option) *Runner {
 		inProcess: true, exit: os.Exit, redact: Redact,
 	}
 	for _, o := range opts {
-		o(r)
+		if o != nil {
+			o(r)
+		}
 	}
 	return r
 }
@@ -186,6 +211,9 @@ func (o *Owner) NoteStart() error {
 // later starts.
 func (r *Runner) Do(ctx context.Context, job Job, fn func(ctx context.Context, o *Owner) error) error {
 	job, c, err := r.prepare(job)
+	if err == nil && fn == nil { // before it costs the key an attempt
+		err = errNoFunction
+	}
 	if err != nil {
 		return err
 	}
@@ -218,12 +246,20 @@ func WithLock(ctx context.Context, store Store, name string, fn func(ctx context
 	if err != nil {
 		return err
 	}
+	if fn == nil {
+		return errNoFunction
+	}
 	job := Job{Lock: NamedLock(name)}
 	return NewRunner(store, opts...).Do(ctx, job, func(ctx context.Context, _ *Owner) error { return fn(ctx) })
 }
 
+var errNoFunction = fmt.Errorf("%w: there is no function to execute, it is nil", ErrUsage)
+
 // prepare checks a job and fills in what it left open.
 func (r *Runner) prepare(job Job) (Job, Claim, error) {
+	if r == nil || r.store == nil {
+		return job, Claim{}, fmt.Errorf("%w: this Runner has no store; make it with NewRunner, and a store that was opened without an error", ErrUsage)
+	}
 	if job.Namespace == "" {
 		job.Namespace = DefaultNamespace
 	}

@@ -250,6 +250,7 @@ func TestLogged(t *testing.T) {
 	var text bytes.Buffer
 	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
 	store := memory.New()
+	nothing := func(context.Context, *onerun.Owner) error { return nil }
 	fire := func(store onerun.Store, fn func(context.Context, *onerun.Owner) error) string {
 		text.Reset()
 		job, err := cronjob.New(t.Context(), onerun.NewRunner(store), onerun.Job{Name: "daily", Partition: "p"}, fn)
@@ -259,20 +260,20 @@ func TestLogged(t *testing.T) {
 		job.Run()
 		return text.String()
 	}
-	if got := fire(down{store}, nil); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "the store") {
+	if got := fire(down{store}, nothing); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "the store") {
 		t.Errorf("a store that can't be asked: %q", got)
 	}
 	if got := fire(store, func(context.Context, *onerun.Owner) error { return errors.New("boom") }); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "boom") {
 		t.Errorf("a failure: %q", got)
 	}
-	if got := fire(store, nil); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "skipped: failed") {
+	if got := fire(store, nothing); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "skipped: failed") {
 		t.Errorf("a skip that blocks: %q", got)
 	}
 	if _, err := store.Claim(t.Context(), onerun.Claim{Namespace: "default", Job: "daily", Lock: onerun.JobLock("daily"), Owner: onerun.NewID(), RunID: onerun.NewRunID(time.Now()), Policy: onerun.Policy{TTL: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
 	text.Reset()
-	job, err := cronjob.New(t.Context(), onerun.NewRunner(store), onerun.Job{Name: "daily"}, nil)
+	job, err := cronjob.New(t.Context(), onerun.NewRunner(store), onerun.Job{Name: "daily"}, nothing)
 	if err != nil {
 		t.Fatal(err)
 	}

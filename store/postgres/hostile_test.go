@@ -52,6 +52,6 @@ func TestHostileText(t *testing.T) {
 	_, err = s.Approve(soon(t), onerun.ApprovalRequest{Namespace: run.Namespace, RunID: run.RunID, Expect: onerun.Expected(run), Who: who})
 	must(t, err, "approve")
 	must(t, s.Pause(soon(t), onerun.PauseRequest{Namespace: run.Namespace, Job: "other", Who: who}), "pause")
-	isRefusal(t, onerun.NewRunner(s).Do(soon(t), onerun.Job{Name: "other"}, nil), onerun.RefusedPaused)
+	isRefusal(t, onerun.NewRunner(s).Do(soon(t), onerun.Job{Name: "other"}, func(context.Context, *onerun.Owner) error { return nil }), onerun.RefusedPaused)
 	succeed(t, s, granted(t, s, claimOf("settle", "2026-09-15")))
 }
