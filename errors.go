@@ -120,7 +120,9 @@ func (r *Refusal) Error() string {
 
 // Failure is the error of a job that ran and failed. A function given to
 // Runner.Do may return one to say more than an ordinary error can; any other
-// error becomes a Failure with ReasonExit.
+// error becomes a Failure with ReasonExit, and so does what a Runner.Do inside of it returned:
+// that another job was stopped is no reason not to retry this one. A Reason of one's own is up to
+// MaxReason bytes of what can be printed; any other counts as ReasonExit.
 type Failure struct {
 	Reason   Reason
 	ExitCode *int
@@ -131,6 +133,8 @@ type Failure struct {
 	// RetryLater leaves the retry to a later start, as Job.RetryLater does: whoever
 	// started the job has been told to stop, say.
 	RetryLater bool
+
+	done bool // Runner.Do has returned it: it tells of that job, and of none that it was started in
 }
 
 func (f *Failure) Error() string {

@@ -197,8 +197,12 @@ func (k *keeper) exitAt(now, until time.Duration) bool {
 	return true
 }
 
-// stopWork stops the work on an operator's word. The lease is renewed on until it has ended.
+// stopWork stops the work on an operator's word, by whichever way that comes first. The lease is
+// renewed on until it has ended.
 func (k *keeper) stopWork(by string) {
+	if k.stopped.Swap(true) {
+		return
+	}
 	err := fmt.Errorf("%w by %s", ErrStopped, by)
 	k.cancel(err)
 	k.told.Go(func() { k.observe(Observation{Event: EventStopped, Err: err}) })
@@ -263,7 +267,7 @@ func (k *keeper) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.Stop != "" && !k.stopped.Swap(true) {
+	if b.Stop != "" {
 		k.stopWork(b.Stop)
 	}
 	step := k.renewed(sent, k.r.clock.Elapsed(), b.Now)

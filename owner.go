@@ -128,7 +128,7 @@ func (r *Runner) execute(ctx context.Context, job Job, k *keeper, fn func(contex
 func broken(why, stack string) ending {
 	return ending{
 		outcome: Outcome{Status: Failed, Reason: ReasonExit, Error: CutError(why + stack)},
-		failure: &Failure{Reason: ReasonExit, Err: errors.New(why)},
+		failure: &Failure{Reason: ReasonExit, Err: errors.New(why), done: true},
 	}
 }
 
@@ -138,11 +138,13 @@ func endingOf(ctx context.Context, err error) ending {
 	if err == nil {
 		return ending{outcome: Outcome{Status: Succeeded}}
 	}
-	f := &Failure{Reason: ReasonExit, Err: err}
+	f := &Failure{Reason: ReasonExit, Err: err, done: true}
 	var own *Failure
-	if errors.As(err, &own) {
-		f.Reason, f.ExitCode, f.Signal, f.Void, f.RetryLater = own.Reason, own.ExitCode, own.Signal, own.Void, own.RetryLater
-		setDefault(&f.Reason, ReasonExit)
+	if errors.As(err, &own) && !own.done {
+		f.Reason, f.ExitCode, f.Signal, f.Void, f.RetryLater = own.Reason.kept(), own.ExitCode, own.Signal, own.Void, own.RetryLater
+		if len(f.Signal) > MaxReason { // no signal is called so
+			f.Signal = ""
+		}
 	}
 	// What asking to stop looks like from inside is an exit or a signal; any other
 	// reason is known better by whoever gave it.
@@ -180,7 +182,7 @@ func (r *Runner) finish(ctx context.Context, job Job, k *keeper, end ending) (re
 	recorded = err == nil
 	k.end() // what the keeper saw is told first
 	r.observeClosed(nil, late, k.grant)
-	seen := Observation{Event: EventFinished, Outcome: &out, Err: failure}
+	seen := Observation{Event: EventFinished, Outcome: &out, Err: r.masked(failure)}
 	if out.Status == Failed {
 		seen.Event = EventFailed
 	}
@@ -225,8 +227,30 @@ func both(lease, job error) error {
 		return lease
 	case lease == nil:
 		return job
+	case job.Error() == lease.Error(): // it has returned why it was told to stop
+		return &worded{lease.Error(), []error{lease, job}}
 	}
 	return fmt.Errorf("%w; the job: %w", lease, job)
+}
+
+// worded is an error in other words than its causes'.
+type worded struct {
+	words  string
+	causes []error
+}
+
+func (w *worded) Error() string   { return w.words }
+func (w *worded) Unwrap() []error { return w.causes }
+
+// masked is the error of a job for whoever observes: without what WithRedaction masks.
+func (r *Runner) masked(err error) error {
+	if err == nil || !r.masks {
+		return err
+	}
+	if words := r.redact(err.Error()); words != err.Error() {
+		return &worded{words, []error{err}}
+	}
+	return err
 }
 
 // record tells the store, for up to wait, whatever became of the job's context.

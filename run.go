@@ -2,7 +2,10 @@ package onerun
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Status is the state of a run or of an attempt. There are no others.
@@ -35,6 +38,19 @@ const (
 	ReasonNotExecutable Reason = "not_executable" // the command can't be executed; never retried
 	ReasonCanceled      Reason = "canceled"       // the caller gave up, or the wrapper was told to stop
 )
+
+// MaxReason is the greatest length of a Reason, in bytes.
+const MaxReason = 32
+
+// kept is the reason of a failure as every store can keep it: a status must never be lost for
+// the sake of a word that somebody else chose.
+func (r Reason) kept() Reason {
+	bad := func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }
+	if r == "" || len(r) > MaxReason || strings.ContainsFunc(string(r), bad) {
+		return ReasonExit
+	}
+	return r
+}
 
 // Reasons of a refusal, in the order of the claim table.
 const (

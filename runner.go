@@ -39,6 +39,7 @@ type Runner struct {
 	observers    []Observer
 	storeTimeout time.Duration
 	redact       func(string) string
+	masks        bool // redact is somebody's own
 	inProcess    bool
 	exitOnLoss   bool
 	exit         func(int)
@@ -79,11 +80,11 @@ func WithStoreTimeout(d time.Duration) Option {
 }
 
 // WithRedaction masks further secrets, beside what Redact knows, in the errors of jobs
-// before they are kept or told.
+// before they are kept, or told to observers. What Do returns is as fn returned it.
 func WithRedaction(f func(string) string) Option {
 	return func(r *Runner) {
 		if f != nil {
-			r.redact = f
+			r.redact, r.masks = f, true
 		}
 	}
 }
