@@ -70,6 +70,10 @@ const (
 // MaxItem is the greatest length of an item's name, in characters after normalisation.
 const MaxItem = 200
 
+// MaxPayload is the greatest length of an item's payload, in bytes: it stands for the content, and
+// what is longer is told by a digest.
+const MaxPayload = 32 << 10
+
 // CleanItem checks the name of an item and returns it in Unicode Normalization Form C. It
 // may hold whatever can be printed, spaces inside of it included: an order's number, a
 // path, an address.
@@ -105,7 +109,7 @@ type Item struct {
 	Job        string
 	Name       string
 	State      ItemState
-	Payload    string // what stands for its content, such as a digest; empty: not told
+	Payload    string // what stands for its content, such as a digest, up to MaxPayload; empty: not told
 	Tries      int    // how often it was begun
 	RunID      string // of the last try
 	Attempt    int
@@ -229,8 +233,14 @@ func (c ItemClaim) Check() error {
 	switch {
 	case err != nil:
 		return err
-	case name != c.Name || c.Owner == "" || c.Lease.RunID == "":
-		return fmt.Errorf("%w: an item needs a name in the form of CleanItem, an owner and the lease of a run", ErrUsage)
+	case name != c.Name:
+		return fmt.Errorf("%w: the name of item %s is not in the form of CleanItem", ErrUsage, quoteName(c.Name))
+	case c.Lease.RunID == "":
+		return fmt.Errorf("%w: item %s needs the lease of a run; a lock alone has no items", ErrUsage, quoteName(name))
+	case c.Owner == "":
+		return fmt.Errorf("%w: item %s needs an owner", ErrUsage, quoteName(name))
+	case len(c.Payload) > MaxPayload:
+		return fmt.Errorf("%w: the payload of item %s has %d bytes, at most %d are kept; give a digest of it", ErrUsage, quoteName(name), len(c.Payload), MaxPayload)
 	case c.OnCrash != "" && c.OnCrash != CrashAuto && c.OnCrash != CrashManual:
 		return fmt.Errorf("%w: crash policy %q is unknown; use %s or %s", ErrUsage, c.OnCrash, CrashAuto, CrashManual)
 	}

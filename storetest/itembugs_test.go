@@ -68,6 +68,13 @@ func itemBugs() []bug {
 		{name: "anybody ends an item", caught: "items/its owner's alone", disguise: as(func(i *itemizer) { i.anybody = true })},
 		{name: "items need no lease", caught: "items/under the run's lease alone", disguise: as(func(i *itemizer) { i.unleased = true })},
 		{name: "a payload doesn't matter", caught: "items/another payload", rules: lets(onerun.RefusedConflict)},
+		{name: "long payloads are cut", caught: "items/the longest payload", disguise: as(func(i *itemizer) {
+			i.named = func(c *onerun.ItemClaim, _ *onerun.ItemEnd) {
+				if c != nil {
+					c.Payload = c.Payload[:min(len(c.Payload), onerun.MaxPayload-1)]
+				}
+			}
+		})},
 		{name: "a dead owner's item is the caller's to decide", caught: "items/an owner that died", rules: verdict(func(it onerun.Item, c onerun.ItemClaim, _ onerun.Reason) onerun.Reason {
 			it.OnCrash = c.OnCrash
 			return onerun.ItemVerdict(it, c)

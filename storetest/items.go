@@ -160,6 +160,22 @@ func itemCases() []check {
 			}
 			t.itemRefused(g, "order-1", onerun.RefusedDone)
 		}},
+		{"items/the longest payload", func(t *trial) {
+			g := t.granted(t.job("settle", day))
+			c := part(g, "order-1")
+			c.Payload = strings.Repeat("\xff", onerun.MaxPayload)
+			it, err := t.s.BeginItem(t.ctx, c)
+			t.must(err, "begin, with the longest payload")
+			equal(t, it.Payload == c.Payload, true, "the payload is kept")
+			longer := part(g, "order-2")
+			longer.Payload = c.Payload + "x"
+			_, err = t.s.BeginItem(t.ctx, longer)
+			t.is(err, onerun.ErrUsage, "begin, with a longer one")
+			again := part(g, "order-1")
+			again.Payload = c.Payload
+			t.itemEnds(it, onerun.ItemDone)
+			t.itemRefusal(again, onerun.RefusedDone)
+		}},
 		{"items/a payload of bytes", func(t *trial) {
 			g := t.granted(t.job("settle", day))
 			for i, payload := range []string{"\xff\xfe", "\xff\xfd", "a\x00b", "text", "text ", "\\xff", "é"} {

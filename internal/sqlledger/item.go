@@ -155,3 +155,10 @@ func DecideItem[T Itemer](ctx context.Context, write Transact[T], d onerun.ItemD
 func ItemResolved(d onerun.ItemDecision, old onerun.Item) (onerun.Event, onerun.Run) {
 	return decision(onerun.EventItemResolved, d.Who, d.Detail(old)), onerun.Run{Namespace: d.Namespace, Job: d.Job}
 }
+
+// TransactionOver is the error of a transaction of the caller's that has ended before its time.
+func TransactionOver(what string, err error) error {
+	return &onerun.StoreError{
+		Kind: onerun.ErrUsage, What: what, Err: err, Do: "it was committed or rolled back, or the context that it was begun with has ended: begin another",
+	}
+}

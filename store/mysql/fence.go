@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	_ "embed" // queries
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 //go:embed sql/fence.sql
@@ -28,7 +30,7 @@ var sqlItemState string
 // Whoever wants the lock when the lease is over waits for the transaction to end, and is refused
 // after some seconds: keep it short.
 //
-// Errors: onerun.ErrLost when the lease owns the lock no more: roll back.
+// Errors: onerun.ErrLost when the lease owns the lock no more: roll back; onerun.ErrUsage for a transaction that is over.
 func (s *Store) Fence(ctx context.Context, work *sql.Tx, l onerun.Lease) error {
 	_, err := s.fence(ctx, work, l)
 	return err
@@ -56,7 +58,15 @@ func (s *Store) fence(ctx context.Context, work *sql.Tx, l onerun.Lease) (job st
 	if noRows(err) {
 		return "", fmt.Errorf("%w: the lock %s has another owner, or none", onerun.ErrLost, l.Lock)
 	}
-	return job, s.explain("fence a transaction", err)
+	return job, s.ofTransaction("fence a transaction", err)
+}
+
+// ofTransaction explains an error in the caller's transaction. No server is to blame for one that is over.
+func (s *Store) ofTransaction(what string, err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return sqlledger.TransactionOver(what, err)
+	}
+	return s.explain(what, err)
 }
 
 // jobOf reads, on a connection of the store's own, whether a lease is still its owner's: as it is
@@ -74,12 +84,17 @@ func (s *Store) jobOf(ctx context.Context, l onerun.Lease) (job string, err erro
 // transaction is the one that does it; false: it has been done, and there is nothing to do.
 // Of several transactions at once that come to one item, the others wait for the first to end.
 //
-// payload stands for the item's content, such as a digest; empty: it isn't told.
+// payload stands for the item's content, such as a digest, in up to onerun.MaxPayload bytes; empty: it isn't told.
 //
-// Errors: onerun.ErrLost as by Fence; onerun.ErrUsage for a name that CleanItem refuses; an
+// Errors: onerun.ErrLost as by Fence; onerun.ErrUsage for a name that CleanItem refuses, a longer payload, or
+// the lease of a lock alone; an
 // *onerun.ItemRefusal when the item was marked with another payload (conflict), or begun by
 // BeginItem and not ended (running).
 func (s *Store) Item(ctx context.Context, work *sql.Tx, l onerun.Lease, name, payload string) (bool, error) {
+	name, err := onerun.CleanItem(name)
+	if err != nil {
+		return false, err
+	}
 	c := onerun.ItemClaim{Lease: l, Name: name, Owner: onerun.NewID(), Payload: payload}
 	if err := c.Check(); err != nil {
 		return false, err
@@ -96,7 +111,7 @@ func (s *Store) Item(ctx context.Context, work *sql.Tx, l onerun.Lease, name, pa
 		err = work.QueryRowContext(ctx, s.in(sqlItemState), item...).Scan(&it.State, &it.Payload, &owner)
 	}
 	if err != nil {
-		return false, s.explain("mark an item", err)
+		return false, s.ofTransaction("mark an item", err)
 	}
 	if owner == c.Owner {
 		return true, nil

@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,7 +112,7 @@ func TestItems(t *testing.T) {
 	t.Parallel()
 	s, url := fresh(t)
 	db := direct(t, url, "charset", "latin1", "sql_mode", "''", "time_zone", "'-03:00'")
-	mustExec(t, db, "CREATE TABLE paid (what VARCHAR(100)) ENGINE=InnoDB")
+	mustExec(t, db, "CREATE TABLE paid (what TEXT) ENGINE=InnoDB")
 	g := granted(t, s, claimOf("일일정산", "2026-09-15"))
 	pay := func(name, payload string, end func(tx *sql.Tx) error) (bool, error) {
 		t.Helper()
@@ -138,6 +139,19 @@ func TestItems(t *testing.T) {
 	expect("the second", false, order, "a", (*sql.Tx).Commit)
 	expect("without its payload", false, order, "", (*sql.Tx).Commit)
 	expect("another", true, order+"2", "a", (*sql.Tx).Commit)
+	expect("as macOS names a file", true, "e\u0301", "a", (*sql.Tx).Rollback)
+	long := strings.Repeat("x", onerun.MaxPayload)
+	expect("the longest payload", true, "long", long, (*sql.Tx).Rollback)
+	if _, err := pay("long", long+"x", (*sql.Tx).Commit); !errors.Is(err, onerun.ErrUsage) {
+		t.Errorf("a longer payload: %v", err)
+	}
+	over := begun(t, db, sql.LevelDefault)
+	if err := over.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Fence(soon(t), over, g.Lease); !errors.Is(err, onerun.ErrUsage) {
+		t.Errorf("fence of a transaction that is over: %v", err)
+	}
 	var conflict *onerun.ItemRefusal
 	if _, err := pay(order, "b", (*sql.Tx).Commit); !errors.As(err, &conflict) || conflict.Reason != onerun.RefusedConflict {
 		t.Errorf("with another payload: %v", err)

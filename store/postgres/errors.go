@@ -24,6 +24,7 @@ const (
 	codeNoSchema      = "3F000"
 	codePermission    = "42501"
 	codeCanceled      = "57014"
+	codeAborted       = "25P02"
 )
 
 // code is the server's code for an error; "": it is not the server's.

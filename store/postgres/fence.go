@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/sqlledger"
 )
 
 //go:embed sql/fence.sql
@@ -30,7 +31,10 @@ var sqlItemState string
 // Whoever wants the lock waits for the transaction to end, and is refused after some seconds:
 // keep it short.
 //
-// Errors: onerun.ErrLost when the lease owns the lock no more: roll back. Under an isolation
+// Call it in the transaction itself: what a savepoint has fenced is free again when that is rolled back.
+//
+// Errors: onerun.ErrLost when the lease owns the lock no more: roll back; onerun.ErrUsage for a transaction that
+// is over, or that a failed statement has aborted. Under an isolation
 // level above READ COMMITTED call it first; else the database may end the transaction with a
 // serialization failure (40001) instead.
 func (s *Store) Fence(ctx context.Context, tx pgx.Tx, l onerun.Lease) error {
@@ -47,9 +51,10 @@ func (s *Store) FenceSQL(ctx context.Context, tx *sql.Tx, l onerun.Lease) error 
 // transaction is the one that does it; false: it has been done, and there is nothing to do.
 // Of several transactions at once that come to one item, the others wait for the first to end.
 //
-// payload stands for the item's content, such as a digest; empty: it isn't told.
+// payload stands for the item's content, such as a digest, in up to onerun.MaxPayload bytes; empty: it isn't told.
 //
-// Errors: onerun.ErrLost as by Fence; onerun.ErrUsage for a name that CleanItem refuses; an
+// Errors: onerun.ErrLost as by Fence; onerun.ErrUsage for a name that CleanItem refuses, a longer payload, or
+// the lease of a lock alone; an
 // *onerun.ItemRefusal when the item was marked with another payload (conflict), or begun by
 // BeginItem and not ended (running).
 func (s *Store) Item(ctx context.Context, tx pgx.Tx, l onerun.Lease, name, payload string) (bool, error) {
@@ -95,10 +100,26 @@ func (s *Store) fence(ctx context.Context, query row, l onerun.Lease) error {
 	if noRow(err) {
 		return fmt.Errorf("%w: the lock %s has another owner, or none", onerun.ErrLost, l.Lock)
 	}
-	return s.explain("fence a transaction", err)
+	return s.ofTransaction("fence a transaction", err)
+}
+
+// ofTransaction explains an error in the caller's transaction. Where that can't go on by itself, no server
+// is to blame.
+func (s *Store) ofTransaction(what string, err error) error {
+	switch {
+	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
+		return sqlledger.TransactionOver(what, err)
+	case code(err) == codeAborted:
+		return &onerun.StoreError{Kind: onerun.ErrUsage, What: what, Err: err, Do: "an earlier statement of it has failed: roll it back"}
+	}
+	return s.explain(what, err)
 }
 
 func (s *Store) item(ctx context.Context, query row, l onerun.Lease, name, payload string) (bool, error) {
+	name, err := onerun.CleanItem(name)
+	if err != nil {
+		return false, err
+	}
 	c := onerun.ItemClaim{Lease: l, Name: name, Owner: onerun.NewID(), Payload: payload}
 	if err := c.Check(); err != nil {
 		return false, err
@@ -107,9 +128,9 @@ func (s *Store) item(ctx context.Context, query row, l onerun.Lease, name, paylo
 		return false, err
 	}
 	var marked bool
-	err := query(ctx, s.in(sqlItemDone), []any{l.Namespace, l.RunID, l.Attempt, name, onerun.KeptPayload(payload), c.Owner}, &marked)
+	err = query(ctx, s.in(sqlItemDone), []any{l.Namespace, l.RunID, l.Attempt, name, onerun.KeptPayload(payload), c.Owner}, &marked)
 	if err == nil || !noRow(err) {
-		return err == nil, s.explain("mark an item", err)
+		return err == nil, s.ofTransaction("mark an item", err)
 	}
 	it := onerun.Item{Name: name}
 	err = query(ctx, s.in(sqlItemState), []any{l.Namespace, l.RunID, name}, &it.State, &it.Payload)
@@ -117,7 +138,7 @@ func (s *Store) item(ctx context.Context, query row, l onerun.Lease, name, paylo
 		return false, fmt.Errorf("%w: there is no run %s", onerun.ErrLost, l.RunID)
 	}
 	if err != nil {
-		return false, s.explain("mark an item", err)
+		return false, s.ofTransaction("mark an item", err)
 	}
 	it.Payload = onerun.PayloadOf(it.Payload)
 	it.Liveness = onerun.Unknown // whoever has begun it is not asked for here

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -132,6 +133,28 @@ func TestFencedCommit(t *testing.T) {
 	})
 }
 
+// TestFenceOfNoTransaction: of a transaction that can't go on, no server is to blame.
+func TestFenceOfNoTransaction(t *testing.T) {
+	t.Parallel()
+	forEachWay(t, func(t *testing.T, s *postgres.Store, _ string, begin func() transaction) {
+		g := granted(t, s, claimOf("settle", ""))
+		aborted, over := begin(), begin()
+		if err := aborted.exec("SELECT 1 / 0"); err == nil {
+			t.Error("no error")
+		}
+		must(t, over.rollback(), "roll back")
+		for what, tx := range map[string]transaction{"aborted": aborted, "over": over} {
+			if err := tx.fence(g.Lease); !errors.Is(err, onerun.ErrUsage) || errors.Is(err, onerun.ErrUnavailable) {
+				t.Errorf("fence of one that is %s: %v", what, err)
+			}
+			if _, err := tx.item(g.Lease, "a", ""); !errors.Is(err, onerun.ErrUsage) {
+				t.Errorf("item of one that is %s: %v", what, err)
+			}
+		}
+		must(t, aborted.rollback(), "roll back")
+	})
+}
+
 // TestItemsInTransactions: effect and mark are committed together, once.
 func TestItemsInTransactions(t *testing.T) {
 	t.Parallel()
@@ -163,6 +186,8 @@ func TestItemsInTransactions(t *testing.T) {
 			{"a", "", commit, false, "", 1},
 			{"a", "y", commit, false, onerun.RefusedConflict, 1},
 			{"b", "", commit, true, "", 2},
+			{"e\u0301", "", commit, true, "", 3}, // as macOS names a file
+			{"\u00e9", "", commit, false, "", 3},
 		} {
 			mine, err := do(c.name, c.payload, c.end)
 			var refusal *onerun.ItemRefusal
@@ -186,6 +211,9 @@ func TestItemsInTransactions(t *testing.T) {
 		}
 		if _, err := do("bad\n", "", commit); !errors.Is(err, onerun.ErrUsage) {
 			t.Errorf("a name that can't be: %v", err)
+		}
+		if _, err := do("long", strings.Repeat("x", onerun.MaxPayload+1), commit); !errors.Is(err, onerun.ErrUsage) {
+			t.Errorf("a payload that is too long: %v", err)
 		}
 		before := paid(t, url)
 		succeed(t, s, g)
