@@ -149,7 +149,7 @@ func (a *asking) ask(ctx context.Context) (Grant, error) {
 		case errors.As(err, &refusal):
 			a.open = false
 			return grant, err
-		case err == nil, !errors.Is(err, ErrUnavailable), ctx.Err() != nil:
+		case err == nil, !errors.Is(err, ErrUnavailable), errors.Is(err, ErrClosed), ctx.Err() != nil:
 			return grant, err
 		case waits && over:
 			return grant, errWaited

@@ -30,6 +30,10 @@ var (
 	ErrConfig = errors.New("configuration")
 )
 
+// ErrClosed means that the store was closed by this program itself. It is why a store is unavailable then, and
+// no reason to ask again.
+var ErrClosed = errors.New("the store is closed")
+
 // ErrState means that an operator's action doesn't fit the state that was found, or
 // that the state changed since it was looked at. Nothing was changed (exit 1).
 var ErrState = errors.New("the state doesn't allow it")

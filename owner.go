@@ -195,6 +195,9 @@ func (r *Runner) finish(ctx context.Context, job Job, k *keeper, end ending) (re
 		r.leave(k.grant)
 		err = failure
 	case err != nil:
+		if cause := context.Cause(ctx); errors.Is(cause, ErrLost) && !errors.Is(failure, ErrLost) { // whatever the work made of it
+			err = fmt.Errorf("%w; %w", cause, err)
+		}
 		err = &NotRecordedError{Outcome: out, Job: failure, Err: err}
 		seen.Event, seen.Err = EventFailed, err
 	case failure != nil && out.Reason == ReasonLeaseLost:
@@ -271,7 +274,7 @@ func (r *Runner) record(ctx context.Context, grant Grant, out Outcome, wait time
 			late, err = r.recordLate(try, grant, out, lost)
 			cancel()
 		}
-		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrUsage) {
+		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrUsage) || errors.Is(err, ErrClosed) {
 			return late, err
 		}
 		if sleep(ctx, pause.next()) != nil {

@@ -180,7 +180,7 @@ func (w *retrying) look(ctx context.Context) (v verdict, refusal *Refusal, err e
 	defer cancel()
 	pause := newBackoff(20*time.Millisecond, time.Second)
 	for {
-		if v, refusal, err = w.ask(ctx); !errors.Is(err, ErrUnavailable) || sleep(ctx, pause.next()) != nil {
+		if v, refusal, err = w.ask(ctx); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrClosed) || sleep(ctx, pause.next()) != nil {
 			return v, refusal, err
 		}
 	}

@@ -245,3 +245,41 @@ func TestHangingHeartbeatHoldsNobodyUp(t *testing.T) {
 		b.free()
 	})
 }
+
+// A store that was closed under a job is not asked again and again.
+func TestClosedUnderTheJob(t *testing.T) {
+	closed := &onerun.StoreError{Kind: onerun.ErrUnavailable, What: "the store", Err: onerun.ErrClosed}
+	inBed(t, func(t *testing.T, b *bed) {
+		b.store.finish = func(context.Context, onerun.Lease, onerun.Outcome) error { return closed }
+		var unrecorded *onerun.NotRecordedError
+		if err := b.do(daily("p"), works(0)); !errors.As(err, &unrecorded) || !errors.Is(err, onerun.ErrClosed) {
+			t.Errorf("Do: %v; want it not recorded", err)
+		}
+		within(t, "given up", b.at(), 0, 0)
+		b.store.claim = func(context.Context, onerun.Claim) (onerun.Grant, error) { return onerun.Grant{}, closed }
+		if err := b.do(daily("q"), never(t)); !errors.Is(err, onerun.ErrClosed) {
+			t.Errorf("Do: %v; want ErrClosed", err)
+		}
+		within(t, "refused", b.at(), 0, 0)
+	})
+}
+
+// Whatever work makes of the loss of its lease, its caller hears of that, also where the end can't be recorded.
+func TestLostAndNotRecorded(t *testing.T) {
+	for what, returned := range map[string]error{"no error": nil, "one of its own": errors.New("boom")} {
+		t.Run(what, func(t *testing.T) {
+			inBed(t, func(t *testing.T, b *bed) {
+				b.store.beat = func(context.Context, onerun.Lease) (onerun.Beat, error) { return onerun.Beat{}, down() }
+				b.store.finish = func(context.Context, onerun.Lease, onerun.Outcome) error { return down() }
+				err := b.do(daily("p"), func(ctx context.Context, _ *onerun.Owner) error {
+					<-ctx.Done()
+					pass(context.Background(), time.Minute)
+					return returned
+				})
+				if !errors.Is(err, onerun.ErrLost) || !errors.As(err, new(*onerun.NotRecordedError)) || returned != nil && !errors.Is(err, returned) {
+					t.Errorf("Do: %v; want it lost and not recorded", err)
+				}
+			})
+		})
+	}
+}

@@ -25,8 +25,8 @@ type Store interface {
 	Ledger
 	Operator
 
-	// Close releases the store. Leases of this process stay recorded and are lost
-	// when they run out.
+	// Close releases the store. Leases of this process stay recorded and are lost when they
+	// run out, so let its jobs end before: what needs the store afterwards fails with ErrClosed.
 	Close() error
 }
 

@@ -225,7 +225,7 @@ func (d *Dir) retain() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return refuse(onerun.ErrInternal, "lock directory", d.path, "is closed already", "")
+		return &onerun.StoreError{Kind: onerun.ErrUnavailable, What: "lock directory", Path: d.path, Err: onerun.ErrClosed, Do: "close it when the jobs on it have ended"}
 	}
 	d.refs++
 	return nil

@@ -29,6 +29,9 @@ func (s *space) explain(ctx context.Context, what string, err error) error {
 	if errors.As(err, &ours) {
 		return err
 	}
+	if errors.Is(err, onerun.ErrClosed) {
+		return &onerun.StoreError{Kind: onerun.ErrUnavailable, What: what, Path: s.config.place(), Err: err, Do: "close it when the jobs on it have ended"}
+	}
 	kind, do := kindOf(err)
 	if errors.Is(kind, onerun.ErrUnavailable) && strings.Contains(err.Error(), "handshake failed") && s.plain(ctx) {
 		kind, do = onerun.ErrConfig, plainly
@@ -124,7 +127,7 @@ func kindOf(err error) (kind error, do string) {
 		return false
 	}
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, errClosed):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF):
 		return onerun.ErrUnavailable, up
 	case is(rpctypes.ErrUserEmpty):
 		return onerun.ErrPermission, "etcd wants to know who asks: etcd://USER@HOST/PREFIX?passfile=FILE"

@@ -70,7 +70,7 @@ func TestNobodyThere(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Runs(soon(t), onerun.Query{}); !errors.Is(err, onerun.ErrUnavailable) {
+	if _, err := s.Runs(soon(t), onerun.Query{}); !errors.Is(err, onerun.ErrUnavailable) || !errors.Is(err, onerun.ErrClosed) {
 		t.Errorf("a store that is closed: %v", err)
 	}
 	if took := time.Since(began); took > 30*time.Second {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/internal/kvledger"
 )
 
@@ -49,8 +50,6 @@ func newSpace(ctx context.Context, c config) *space {
 	}
 }
 
-var errClosed = errors.New("the store is closed")
-
 // connect gives the client. Making one connects to nothing, unless there is a password to show: then that can take
 // long, and who waits for it gives up when its own context ends.
 func (s *space) connect(ctx context.Context) (*clientv3.Client, error) {
@@ -86,7 +85,7 @@ func (s *space) connect(ctx context.Context) (*clientv3.Client, error) {
 	defer s.mu.Unlock()
 	if s.closed {
 		_ = c.Close()
-		return nil, errClosed
+		return nil, onerun.ErrClosed
 	}
 	s.client = c
 	return c, nil
@@ -97,7 +96,7 @@ func (s *space) connected() (*clientv3.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errClosed
+		return nil, onerun.ErrClosed
 	}
 	return s.client, nil
 }

@@ -17,6 +17,7 @@ type Store struct {
 	worker func(label string) onerun.Worker
 	hook   func(step string)
 	seen   atomic.Int64 // when the schema was there, and this program's
+	closed atomic.Bool
 }
 
 var _ interface {
@@ -71,7 +72,10 @@ func Open(_ context.Context, rawURL string, opts ...Option) (*Store, error) {
 func (s *Store) Name() string { return s.String() }
 
 // Close implements onerun.Store.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	return s.db.Close()
+}
 
 // thisWorker is this process, as far as a listing needs it.
 func thisWorker(label string) onerun.Worker {

@@ -67,6 +67,9 @@ func (s *Store) explain(what string, err error) error {
 	if err == nil || sqlledger.IsOurs(err) {
 		return err
 	}
+	if s.closed.Load() {
+		return &onerun.StoreError{Kind: onerun.ErrUnavailable, What: what, Path: s.place, Err: onerun.ErrClosed, Do: "close it when the jobs on it have ended"}
+	}
 	kind, do := kindOf(err)
 	text := sqlledger.Masked(words(err), s.password)
 	if errors.Is(err, context.DeadlineExceeded) {

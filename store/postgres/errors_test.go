@@ -139,3 +139,21 @@ func TestURLs(t *testing.T) {
 		}
 	}
 }
+
+// TestClosed: a store that its own program has closed says that, and not that its server is down.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	s, _ := fresh(t)
+	c := claimOf("nightly", "")
+	g := granted(t, s, c)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, claimed := s.Claim(soon(t), c)
+	_, beat := s.Heartbeat(soon(t), g.Lease)
+	for what, err := range map[string]error{"claim": claimed, "heartbeat": beat, "finish": s.Finish(soon(t), g.Lease, onerun.Outcome{Status: onerun.Succeeded})} {
+		if !errors.Is(err, onerun.ErrClosed) || !errors.Is(err, onerun.ErrUnavailable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -168,7 +168,7 @@ func (w *waiting) sleep(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	case <-w.s.ear.closed:
-		return w.gaveUp(errors.New("the store was closed"))
+		return w.gaveUp(onerun.ErrClosed)
 	case <-ctx.Done():
 		return w.gaveUp(context.Cause(ctx))
 	}

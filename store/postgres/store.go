@@ -23,6 +23,7 @@ type Store struct {
 	worker   func(label string) onerun.Worker
 	hook     func(step string)
 	ear      *ear
+	closed   atomic.Bool
 	begins   atomic.Bool // another isolation than READ COMMITTED is the default here: transactions begin aloud
 
 	mu     sync.Mutex
@@ -89,6 +90,7 @@ func (s *Store) Name() string {
 
 // Close implements onerun.Store.
 func (s *Store) Close() error {
+	s.closed.Store(true)
 	s.ear.close()
 	s.pool.Close()
 	return nil

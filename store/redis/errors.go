@@ -32,6 +32,9 @@ func (s *Store) explain(what string, err error) error {
 	if err == nil || isOurs(err) {
 		return err
 	}
+	if errors.Is(err, driver.ErrClosed) {
+		return &onerun.StoreError{Kind: onerun.ErrUnavailable, What: what, Path: s.cfg.place(), Err: onerun.ErrClosed, Do: "close it when the jobs on it have ended"}
+	}
 	kind, do := kindOf(err)
 	if s.cfg.tls && s.cfg.certFile == "" && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)) {
 		do = "is the server up? One that asks for a client's certificate hangs up too: name cert_file and key_file in the store's URL"

@@ -136,7 +136,10 @@ func TestTwoHandles(t *testing.T) {
 	other.finish(alone, "")
 	other.granted(lockClaim("db"))
 	_, err := b.Claim(soon(t), claimOf("settle", "2026-09-16"))
-	is(t, err, "internal", "claim by a handle that was closed")
+	is(t, err, "unavailable", "claim by a handle that was closed")
+	if !errors.Is(err, onerun.ErrClosed) {
+		t.Errorf("claim by a handle that was closed: %v", err)
+	}
 }
 
 func otherToken(g onerun.Grant) onerun.Lease {

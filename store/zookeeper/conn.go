@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/onerun-dev/onerun"
 )
 
 // conn is a client of the servers. It gives the driver's calls a context: each is made aside, and who gives up waiting
@@ -36,9 +38,6 @@ type conn struct {
 
 // patience is how long a call waits for a server when its context sets no limit.
 const patience = 10 * time.Second
-
-// errClosed: the store was closed.
-var errClosed = errors.New("the store is closed")
 
 func newConn(cfg config) *conn {
 	c := &conn{config: cfg, changed: make(chan struct{}), clock: clock{begun: time.Now()}}
@@ -101,7 +100,7 @@ func (c *conn) start() error {
 	defer c.mu.Unlock()
 	switch {
 	case c.over:
-		return errClosed
+		return onerun.ErrClosed
 	case c.zk != nil:
 		return nil
 	}
@@ -127,7 +126,7 @@ func (c *conn) await(ctx context.Context) (*zk.Conn, error) {
 		c.mu.Unlock()
 		switch {
 		case over:
-			return nil, errClosed
+			return nil, onerun.ErrClosed
 		case up:
 			return z, nil
 		}

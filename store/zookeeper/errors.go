@@ -58,6 +58,9 @@ func (c *conn) explain(what string, err error) error {
 	if err == nil || errors.As(err, &store) {
 		return err
 	}
+	if errors.Is(err, onerun.ErrClosed) {
+		return &onerun.StoreError{Kind: onerun.ErrUnavailable, What: what, Path: c.place(), Err: err, Do: "close it when the jobs on it have ended"}
+	}
 	kind, do := kindOf(err)
 	c.mu.Lock()
 	text := c.mask(strings.TrimPrefix(err.Error(), "zk: "))

@@ -379,3 +379,21 @@ func sessionOf(t testing.TB, s *Store) int64 {
 	must(t, err, "connect")
 	return s.space.zk.SessionID()
 }
+
+// TestClosed: a store that its own program has closed says that, and not that its server is down.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	s := open(t, freshURL(sharedServer(t).Addr()))
+	c := claimOf("nightly", "", time.Minute)
+	g := granted(t, s, c)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, claimed := s.Claim(soon(t), c)
+	_, beat := s.Heartbeat(soon(t), g.Lease)
+	for what, err := range map[string]error{"claim": claimed, "heartbeat": beat, "finish": s.Finish(soon(t), g.Lease, onerun.Outcome{Status: onerun.Succeeded})} {
+		if !errors.Is(err, onerun.ErrClosed) || !errors.Is(err, onerun.ErrUnavailable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
