@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // queries
 
@@ -94,7 +95,8 @@ func (t *tx) PausedOf(namespace, job string) (*onerun.JobState, error) {
 
 // busy answers a claim that waited in vain for the row of a lock: somebody has it in hand
 // for long, such as a transaction that has made sure of its lease and is about to commit.
-// Whoever holds the lock stands in the way then, whether its lease is over or not.
+// Whoever holds the lock stands in the way then, whether its lease is over or not; if nobody does any
+// more, the transaction itself.
 func (s *Store) busy(ctx context.Context, c onerun.Claim, k onerun.HostKnowledge, waited error) error {
 	var refused *onerun.Refusal
 	err := s.write(ctx, "claim", func(t *tx) error {
@@ -111,7 +113,12 @@ func (s *Store) busy(ctx context.Context, c onerun.Claim, k onerun.HostKnowledge
 		st.Hold(&f, k)
 		v := onerun.Decide(f)
 		if v.Reason == "" {
-			return waited
+			fenced, err := t.fenced(c.Namespace, c.Lock)
+			if err != nil || !fenced {
+				return cmp.Or(err, waited)
+			}
+			f.LockHolder = &onerun.Holder{Name: c.Lock.Name(), Detail: "a transaction that was sure of this lock isn't over"}
+			v = onerun.Decide(f)
 		}
 		refused = sqlledger.Refusal(c, v, t.now)
 		if c.Job == "" || c.Asking && (v.Reason == onerun.RefusedRunning || v.Reason == onerun.RefusedLocked) {
@@ -123,4 +130,23 @@ func (s *Store) busy(ctx context.Context, c onerun.Claim, k onerun.HostKnowledge
 		return err
 	}
 	return refused
+}
+
+// fenced reports whether it is a transaction that made sure of its lease, and nothing else, that has the row of a
+// lock in hand: then a change of it can pass, and a claim can't.
+func (t *tx) fenced(namespace string, lock onerun.LockName) (bool, error) {
+	free, err := t.inHand(namespace, lock, "FOR UPDATE")
+	if err != nil || free {
+		return false, err
+	}
+	return t.inHand(namespace, lock, "FOR NO KEY UPDATE")
+}
+
+// inHand takes the row of a lock in hand, unless that is to be waited for.
+func (t *tx) inHand(namespace string, lock onerun.LockName, how string) (bool, error) {
+	err := t.row("SELECT true FROM onerun_lock WHERE namespace = $1 AND lock = $2 "+how+" SKIP LOCKED", namespace, lock).Scan(new(bool))
+	if noRows(err) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -24,7 +24,7 @@ var sqlItemState string
 
 // Fence makes sure, in a transaction of the caller's own on the store's database, that a lease
 // still owns its lock, and holds that true until the transaction ends: nobody else is
-// granted the lock before. The lease's heartbeats go on meanwhile. So what the transaction
+// granted the lock before. The lease's heartbeats go on meanwhile, and its end is recorded, too. So what the transaction
 // writes is committed by the owner of the lock or not at all, even if its process was frozen
 // and replaced on the way.
 //

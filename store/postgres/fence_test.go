@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of database/sql
@@ -131,6 +132,39 @@ func TestFencedCommit(t *testing.T) {
 			t.Errorf("paid %d times", n)
 		}
 	})
+}
+
+// TestEndBesideFence: an owner that ends while a transaction of its own is still open has its end recorded at
+// once, and nobody is granted the lock before that transaction is over.
+func TestEndBesideFence(t *testing.T) {
+	t.Parallel()
+	forEachWay(t, func(t *testing.T, s *postgres.Store, url string, begin func() transaction) {
+		for _, c := range []onerun.Claim{claimOf("settle", "2026-09-15"), lockAlone("reports")} {
+			g := granted(t, s, c)
+			tx := begin()
+			must(t, tx.fence(g.Lease), "fence")
+			must(t, tx.exec("INSERT INTO "+schemaOf(url)+".paid VALUES ('page 1')"), "write")
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			if err := s.Finish(ctx, g.Lease, onerun.Outcome{Status: onerun.Succeeded}); err != nil {
+				t.Errorf("the end of %s: %v", c.Lock, err)
+			}
+			cancel()
+			next := claimOf("other", "")
+			next.Lock, next.TTL = c.Lock, onerun.MinTTL // it waits for a third of that
+			if _, err := s.Claim(soon(t), next); !errors.As(err, new(*onerun.Refusal)) {
+				t.Errorf("a claim of %s beside the transaction: %v", c.Lock, err)
+			}
+			must(t, tx.commit(), "commit")
+			granted(t, s, again(next))
+		}
+	})
+}
+
+// lockAlone is a claim of a lock alone.
+func lockAlone(name string) onerun.Claim {
+	c := claimOf("", "")
+	c.Lock, c.RunID = onerun.NamedLock(name), ""
+	return c
 }
 
 // TestFenceOfNoTransaction: of a transaction that can't go on, no server is to blame.

@@ -29,7 +29,9 @@ BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM onerun_durably();
     END IF;
-    SELECT * INTO l FROM onerun_lock WHERE namespace = p->>'namespace' AND lock = p->>'lock' FOR UPDATE; -- as it is after the wait
+    -- As it is after the wait. A transaction that the owner has fenced is not waited for: it may be one that nobody will
+    -- end, and it keeps others from the lock all the same.
+    SELECT * INTO l FROM onerun_lock WHERE namespace = p->>'namespace' AND lock = p->>'lock' FOR NO KEY UPDATE;
     v_now := clock_timestamp();
     IF l.owner = p->>'owner' AND l.token = (p->>'token')::bigint
         AND l.run_id IS NOT DISTINCT FROM p->>'run_id' AND l.attempt IS NOT DISTINCT FROM (p->>'attempt')::integer THEN
