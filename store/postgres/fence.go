@@ -109,6 +109,10 @@ func (s *Store) ofTransaction(what string, err error) error {
 	switch {
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
 		return sqlledger.TransactionOver(what, err)
+	case code(err) == codeNoTable, code(err) == codeNoSchema:
+		return &onerun.StoreError{Kind: onerun.ErrConfig, What: what, Path: s.place, Err: err, Do: "begin it on the store's own database"}
+	case code(err) == codePermission:
+		return &onerun.StoreError{Kind: onerun.ErrPermission, What: what, Path: s.place, Err: err, Do: "grant the role of the transaction what docs/stores/postgres.md lists under Permissions"}
 	case code(err) == codeAborted:
 		return &onerun.StoreError{Kind: onerun.ErrUsage, What: what, Err: err, Do: "an earlier statement of it has failed: roll it back"}
 	}

@@ -189,6 +189,47 @@ func TestFenceOfNoTransaction(t *testing.T) {
 	})
 }
 
+// TestFenceAsAnother: a transaction of another role needs the rights that the guide lists, and one on another database
+// is told so.
+func TestFenceAsAnother(t *testing.T) {
+	t.Parallel()
+	s, url := fresh(t)
+	g := granted(t, s, claimOf("settle", ""))
+	owner, schema := direct(t, url), schemaOf(url)
+	role := "app_" + schema
+	mustExec(t, owner, "CREATE ROLE "+role)
+	both := func(as string) (fence, item error) {
+		mustExec(t, owner, "SET ROLE "+as)
+		defer mustExec(t, owner, "RESET ROLE")
+		fence = pgx.BeginFunc(soon(t), owner, func(tx pgx.Tx) error { return s.Fence(soon(t), tx, g.Lease) })
+		item = pgx.BeginFunc(soon(t), owner, func(tx pgx.Tx) error { _, err := s.Item(soon(t), tx, g.Lease, "a", "b"); return err })
+		return fence, item
+	}
+	for _, grant := range []string{"", "USAGE ON SCHEMA " + schema, "SELECT ON " + schema + ".onerun_lock"} {
+		if grant != "" {
+			mustExec(t, owner, "GRANT "+grant+" TO "+role)
+		}
+		if fence, item := both(role); !errors.Is(fence, onerun.ErrPermission) || !errors.Is(item, onerun.ErrPermission) {
+			t.Errorf("with %q: %v, %v", grant, fence, item)
+		}
+	}
+	mustExec(t, owner, "GRANT UPDATE (stop) ON "+schema+".onerun_lock TO "+role)
+	if fence, item := both(role); fence != nil || !errors.Is(item, onerun.ErrPermission) {
+		t.Errorf("with what a fence needs: %v, %v", fence, item)
+	}
+	mustExec(t, owner, "GRANT SELECT ON "+schema+".onerun_run TO "+role)
+	mustExec(t, owner, "GRANT SELECT, INSERT, UPDATE ON "+schema+".onerun_item TO "+role)
+	if fence, item := both(role); fence != nil || item != nil {
+		t.Errorf("with what an item needs: %v, %v", fence, item)
+	}
+	mustExec(t, owner, "CREATE DATABASE "+role)
+	other := direct(t, sharedServer(t).URL(role))
+	err := pgx.BeginFunc(soon(t), other, func(tx pgx.Tx) error { return s.Fence(soon(t), tx, g.Lease) })
+	if !errors.Is(err, onerun.ErrConfig) || !strings.Contains(err.Error(), "the store's own database") {
+		t.Errorf("on another database: %v", err)
+	}
+}
+
 // TestItemsInTransactions: effect and mark are committed together, once.
 func TestItemsInTransactions(t *testing.T) {
 	t.Parallel()
