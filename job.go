@@ -70,8 +70,8 @@ type Policy struct {
 
 // Job is a named piece of scheduled work, as Runner.Do takes it.
 type Job struct {
-	Namespace    string // "": DefaultNamespace
-	Name         string
+	Namespace    string   // "": DefaultNamespace
+	Name         string   // "", with a Lock: that lock alone, and nothing is recorded
 	Partition    string   // "": unkeyed
 	BusinessDate string   // YYYY-MM-DD, or empty
 	Lock         LockName // "": JobLock(Name)

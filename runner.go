@@ -241,7 +241,8 @@ func (r *Runner) Do(ctx context.Context, job Job, fn func(ctx context.Context, o
 }
 
 // WithLock executes fn while holding the named lock and nothing else: no run is
-// recorded. It refuses with a *Refusal when the lock is held.
+// recorded. It refuses with a *Refusal when the lock is held. To wait for it instead, or to choose
+// its namespace or lease, give Runner.Do a Job without a name: Job{Lock: NamedLock(name), Wait: time.Minute}.
 func WithLock(ctx context.Context, store Store, name string, fn func(ctx context.Context) error, opts ...Option) error {
 	name, err := CleanName("lock", name)
 	if err != nil {

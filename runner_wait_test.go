@@ -200,3 +200,23 @@ func TestStoreFailsWhileWaiting(t *testing.T) {
 		}
 	})
 }
+
+// A job without a name, but with a lock, waits for that lock alone; nothing is recorded.
+func TestWaitForALockAlone(t *testing.T) {
+	inBed(t, func(t *testing.T, b *bed) {
+		held, err := b.mem.Claim(t.Context(), onerun.Claim{
+			Namespace: onerun.DefaultNamespace, Lock: onerun.NamedLock("reports"), Owner: onerun.NewID(), Policy: onerun.Policy{TTL: time.Hour},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.finishAt(time.Second, held, onerun.Outcome{})
+		if err := b.do(onerun.Job{Lock: onerun.NamedLock("reports"), Wait: time.Minute}, works(0)); err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		within(t, "granted", b.at(), time.Second, time.Second)
+		if runs, err := b.mem.Runs(t.Context(), onerun.Query{Namespace: onerun.DefaultNamespace}); err != nil || len(runs) != 0 {
+			t.Errorf("runs: %+v, %v; want none", runs, err)
+		}
+	})
+}
