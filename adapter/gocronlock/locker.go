@@ -111,14 +111,21 @@ type lock struct {
 	locker *Locker
 	name   string
 	end    error // how the task ended; guarded by Locker.mu until unlock is closed
+	over   bool  // it was unlocked; guarded by Locker.mu
 	unlock chan struct{}
 	done   chan error // what Runner.Do said
 }
 
 // Unlock implements gocron.Lock: it records how the task ended, and says if that can't be done.
-// It takes no notice of ctx, which has ended when the scheduler shuts down.
+// It takes no notice of ctx, which has ended when the scheduler shuts down. Once is enough: what comes after
+// that does nothing.
 func (h *lock) Unlock(context.Context) error {
 	h.locker.mu.Lock()
+	if h.over {
+		h.locker.mu.Unlock()
+		return nil
+	}
+	h.over = true
 	end := h.end
 	delete(h.locker.held, h.name)
 	h.locker.mu.Unlock()

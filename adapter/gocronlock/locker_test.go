@@ -227,6 +227,31 @@ func TestLockerOwnListeners(t *testing.T) {
 	said.none(t)
 }
 
+// TestUnlockedTwice: the second time is none, and takes nobody else's lock.
+func TestUnlockedTwice(t *testing.T) {
+	l, _, said := locker(t, memory.New())
+	first, err := l.Lock(t.Context(), "daily")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.TaskEnded("daily", nil)
+	if err := first.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	second, err := l.Lock(t.Context(), "daily")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Unlock(t.Context()); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	l.TaskEnded("daily", nil)
+	if err := second.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	said.none(t) // the second's end is known
+}
+
 // TestLockerTwiceAtOnce: two tasks of one name, each under a lock of its own, can't be told apart.
 func TestLockerTwiceAtOnce(t *testing.T) {
 	store := memory.New()
