@@ -174,7 +174,7 @@ func (e *env) follow(p *place) error {
 	}
 	p.source = "file with the store's URL " + file
 	e.readOnce(file)
-	b, err := os.ReadFile(file)
+	b, err := named(file)
 	if err != nil {
 		return &onerun.StoreError{Kind: fileKind(err), What: "file with the store's URL", Path: file, Err: pathCause(err)}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"os"
 	"path/filepath"
@@ -54,15 +53,14 @@ func filesIn(dir string) (files []string) {
 
 // cronFile reads one crontab (crontab(5)); account is "" where each line names its own.
 func cronFile(all []cronStart, path, account string) []cronStart {
-	f, err := os.Open(path)
+	text, err := foreign(path)
 	if err != nil {
 		return all
 	}
-	defer func() { _ = f.Close() }()
 	url, envFile, n := "", "", 0
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	for line := range strings.Lines(string(text)) {
 		n++
-		line := strings.TrimSpace(lines.Text())
+		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
 		}

@@ -2,12 +2,9 @@ package cli
 
 import (
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/onerun-dev/onerun"
 	"github.com/onerun-dev/onerun/internal/config"
@@ -57,7 +54,7 @@ func storeFile(url, dir string) string {
 		return path
 	}
 	if file, ok := strings.CutPrefix(url, "@"); ok {
-		b, err := os.ReadFile(at(file))
+		b, err := foreign(at(file))
 		if err != nil {
 			return ""
 		}
@@ -86,16 +83,7 @@ func storeByConfig(path, dir string) string {
 	case !filepath.IsAbs(path):
 		path = filepath.Join(dir, path)
 	}
-	// The path may be another account's word: a FIFO there must not make us wait.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() > config.MaxSize {
-		return ""
-	}
-	text, err := io.ReadAll(io.LimitReader(f, config.MaxSize))
+	text, err := foreign(path)
 	if err != nil {
 		return ""
 	}

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -46,15 +44,14 @@ type unit struct {
 
 // read takes in one file of it.
 func (u *unit) read(path string) {
-	f, err := os.Open(path)
+	text, err := foreign(path)
 	if err != nil {
 		return
 	}
-	defer func() { _ = f.Close() }()
 	section, before, n := "", "", 0
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	for line := range strings.Lines(string(text)) {
 		n++
-		line := before + strings.TrimSpace(lines.Text())
+		line = before + strings.TrimSpace(line)
 		before = ""
 		if rest, more := strings.CutSuffix(line, `\`); more {
 			before = rest + " "
@@ -83,7 +80,7 @@ func (u *unit) setting(key, value, where string) {
 			u.variable(w)
 		}
 	case "EnvironmentFile":
-		text, _ := os.ReadFile(strings.TrimPrefix(value, "-")) // what can't be read is not looked at
+		text, _ := foreign(strings.TrimPrefix(value, "-")) // what can't be read is not looked at
 		for line := range strings.Lines(string(text)) {
 			if name, v, ok := assignment(strings.TrimSpace(line)); ok {
 				u.variable(name + "=" + v)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/onerun-dev/onerun"
+	"github.com/onerun-dev/onerun/internal/config"
 	"github.com/onerun-dev/onerun/internal/fuzzbound"
 )
 
@@ -152,13 +153,11 @@ func FuzzStarts(f *testing.F) {
 	for _, text := range []string{
 		"0 1 * * * root onerun run rates -- true\n", "@daily root ONERUN_STORE=x onerun run 'a b' --store \"y\\\"\n", "SHELL = /bin/sh\n#\n* * * * *", "@", "@x", "0 1 * * * root env -i onerun lock n -- true; onerun run j -- x",
 		"[Service]\nUser=x\nEnvironment=\"ONERUN_STORE=a\" B=c\nExecStart=-/usr/bin/onerun run \\\n j -- true\n", "[Service]\nExecStart=\nExecStart=@+\nEnvironmentFile=-/no\nEnvironment=", "[Service]\n\\\n\\\n", "[", "=",
+		"[Service]\nEnvironmentFile=/dev/zero\nEnvironmentFile=/dev/full", "x=" + strings.Repeat("x", 70_000), `\`,
 	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if strings.Contains(text, "EnvironmentFile") && strings.Contains(text, "/dev") {
-			return // which would be read
-		}
 		path := filepath.Join(t.TempDir(), "f")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -173,8 +172,8 @@ func FuzzStarts(f *testing.F) {
 			}
 		})
 		plain := "\n0 1 * * * root onerun run rates --partition p -- true\n"
-		if len(text) > 60_000 || strings.HasSuffix(text, `\`) {
-			return // a line longer than any is the last that is read
+		if len(text) > config.MaxSize/2 {
+			return // a file of no sensible size isn't read
 		}
 		if err := os.WriteFile(path, []byte(text+plain), 0o600); err != nil {
 			t.Fatal(err)

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/onerun-dev/onerun"
@@ -93,7 +92,7 @@ func (a address) urls() ([]string, error) {
 	if !ok {
 		return []string{string(a)}, nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := named(path)
 	if err != nil {
 		return nil, a.inFile(pathCause(err))
 	}
