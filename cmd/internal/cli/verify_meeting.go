@@ -277,6 +277,11 @@ func (m *meeting) getUp(ctx context.Context) error {
 		return nil // it is somebody else's by now
 	}
 	delete(t.Seats, m.me)
+	for id := range t.Seats { // who was killed clears nothing up
+		if h, known := m.heard[id]; known && time.Since(h.at) > silentAfter {
+			delete(t.Seats, id)
+		}
+	}
 	var text []byte
 	if len(t.Seats) > 0 {
 		if text, err = json.Marshal(t); err != nil {

@@ -170,11 +170,12 @@ func (v *verification) dismiss() {
 			s.signal(syscall.SIGCONT)
 		}
 	}
-	patience := time.After(10 * time.Second)
+	late := make(chan struct{}) // for all of them, however many are stuck
+	defer time.AfterFunc(10*time.Second, func() { close(late) }).Stop()
 	for _, s := range v.running {
 		select {
 		case <-s.ended:
-		case <-patience:
+		case <-late:
 			s.signal(syscall.SIGKILL)
 			<-s.ended
 		}

@@ -272,6 +272,27 @@ func TestVerifyEnded(t *testing.T) {
 	}
 }
 
+// TestVerifyHung: it ends also when several of its starts never would.
+func TestVerifyHung(t *testing.T) {
+	t.Parallel()
+	b := verifying(t)
+	b.put(t, "hung", "#!/bin/sh\necho begun >>"+b.path("begun")+"\nexec sleep 1000\n")
+	if err := os.Chmod(b.path("hung"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := b.start("verify", "--processes", "3", "--program", "./hung")
+	b.sees("begun", atLeast(3))
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(); code != 128+int(syscall.SIGTERM) {
+		t.Errorf("it ended with %d, and said %s", code, p.err.String())
+	}
+	if left := listed(b.path("tmp")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // TestVerifyMeeting: hosts with one store and one namespace meet, and agree; others don't meet, and
 // where lock files aren't shared, both find it out.
 func TestVerifyMeeting(t *testing.T) {
