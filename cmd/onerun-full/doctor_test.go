@@ -35,6 +35,7 @@ func TestDoctorDatabase(t *testing.T) {
 	if err := onerun.NewRunner(s).Do(t.Context(), onerun.Job{Name: "settle", Partition: "2026-09-15"}, func(context.Context, *onerun.Owner) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	doctor(1, "settle", "ok +schema ", "ok +event-chain ", "ok +stale-runs ", "ok +history +", "warning +privileges +role keeper is SUPERUSER")
+	doctor(1, "settle", "ok +schema ", "ok +event-chain ", "ok +stale-runs ", "ok +history +", "warning +privileges +role keeper is SUPERUSER",
+		"ok +program +one program: \\S+/onerun +-\n") // although it is onerun-full that looks
 	doctor(1, "other", "unknown +history +other has no runs")
 }

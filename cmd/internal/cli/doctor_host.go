@@ -128,7 +128,7 @@ func (d *doctor) binaries() {
 			paths = append(paths, file)
 		}
 	}
-	if own, err := os.Executable(); err == nil {
+	if own, err := typedProgram(); err == nil {
 		look(own)
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {

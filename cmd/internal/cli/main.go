@@ -152,6 +152,17 @@ func beside(name string) string {
 	return path
 }
 
+// typedProgram is the path of the program that people type: this one, or the one that it is started by.
+func typedProgram() (string, error) {
+	self, err := os.Executable()
+	if name := filepath.Base(self); err == nil && (name == notify.Companion || name == etcdProgram) {
+		if plain := beside("onerun"); plain != "" {
+			return plain, nil
+		}
+	}
+	return self, err
+}
+
 // readOnce keeps what can't be read a second time: a pipe, say.
 func (e *env) readOnce(path string) {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/onerun-dev/onerun"
-	"github.com/onerun-dev/onerun/internal/notify"
 	"github.com/onerun-dev/onerun/internal/storeurl"
 )
 
@@ -131,11 +130,9 @@ func (v *verification) programs(program string) error {
 	if err != nil {
 		return &onerun.StoreError{Kind: onerun.ErrConfig, What: "this program", Err: err}
 	}
-	v.self, v.program = self, self
-	if name := filepath.Base(self); name == notify.Companion || name == etcdProgram { // which nobody types
-		if plain := beside("onerun"); plain != "" {
-			v.program = plain
-		}
+	v.self = self
+	if v.program, err = typedProgram(); err != nil {
+		return &onerun.StoreError{Kind: onerun.ErrConfig, What: "this program", Err: err}
 	}
 	if program != "" {
 		if v.program, err = exec.LookPath(program); err == nil {
