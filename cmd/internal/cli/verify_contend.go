@@ -133,7 +133,7 @@ func (v *verification) finish(ctx context.Context, starts []*started) (testimony
 	var trouble error
 	for _, s := range starts {
 		err := s.trouble()
-		if errors.Is(err, onerun.ErrUnavailable) { // which explains all else
+		if errors.Is(err, onerun.ErrUnavailable) || errors.Is(err, onerun.ErrIO) { // which explains all else
 			return nil, err
 		}
 		if trouble == nil {

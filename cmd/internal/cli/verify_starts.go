@@ -110,7 +110,7 @@ func (s *started) code() int {
 }
 
 // trouble is what keeps a start from being one: nil if it was executed or refused. A store that
-// can't be reached shows nothing, so it is no disproof.
+// can't be reached, or a disk that is full, shows nothing, so it is no disproof.
 func (s *started) trouble() error {
 	code := s.code()
 	if code == 0 || code == codeRefused {
@@ -124,8 +124,11 @@ func (s *started) trouble() error {
 	if line == "" {
 		line = "it said nothing"
 	}
-	if code == exitUnavailable || code == exitUnrecorded {
+	switch code {
+	case exitUnavailable, exitUnrecorded:
 		return &onerun.StoreError{Kind: onerun.ErrUnavailable, What: "a start of verify's", Err: errors.New(line)}
+	case exitIO:
+		return &onerun.StoreError{Kind: onerun.ErrIO, What: "a start of verify's", Err: errors.New(line)}
 	}
 	if strings.Contains(line, s.cmd.Dir) {
 		line += "; a relative path means another place in every directory that a job is started in"

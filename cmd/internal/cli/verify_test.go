@@ -293,6 +293,22 @@ func TestVerifyHung(t *testing.T) {
 	}
 }
 
+// TestVerifyNoRoom: a disk that is full says nothing about the promises, and isn't told as a promise that doesn't hold.
+func TestVerifyNoRoom(t *testing.T) {
+	t.Parallel()
+	b := verifying(t)
+	b.put(t, "full", "#!/bin/sh\necho 'onerun: write lock file /x: no space left on device' >&2\nexit 74\n")
+	if err := os.Chmod(b.path("full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.run("verify", "--json", "--processes", "3", "--program", "./full").exits(t, 74).oneLine(t); !strings.Contains(r.err, "no space left") {
+		t.Errorf("it said %s", r.err)
+	}
+	if left := listed(b.path("tmp")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // TestVerifyMeeting: hosts with one store and one namespace meet, and agree; others don't meet, and
 // where lock files aren't shared, both find it out.
 func TestVerifyMeeting(t *testing.T) {
