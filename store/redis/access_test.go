@@ -196,6 +196,9 @@ func TestErrors(t *testing.T) {
 	}
 	config("min-replicas-to-write", "1")
 	is("too few replicas", onerun.ErrUnavailable)
+	if f := finding(t, s, "replicas"); f.Status != onerun.FindingDanger || !strings.Contains(f.Evidence, "every start is refused") || f.Remedy == "" {
+		t.Errorf("too few replicas: %+v", f)
+	}
 	config("min-replicas-to-write", "0")
 	if n := len(runs(t, s)); n != 1 {
 		t.Errorf("%d runs after claims that failed", n)

@@ -74,7 +74,17 @@ func (x *examination) durability() {
 func (x *examination) replicas() {
 	const check = "replicas"
 	n := number(x.info["connected_slaves"])
-	if n == 0 {
+	least, err := x.setting("min-replicas-to-write")
+	good, told := x.info["min_slaves_good_slaves"] // only where the setting does something
+	few := err == nil && told && number(good) < number(least)
+	if few {
+		x.add(check, onerun.FindingDanger, fmt.Sprintf("min-replicas-to-write is %s, and %s replicas keep up: every start is refused with an error, and no end can be recorded", least, good),
+			"look at the replicas, or lower min-replicas-to-write")
+	}
+	switch {
+	case n == 0 && few:
+		return
+	case n == 0:
 		x.add(check, onerun.FindingOK, "none is connected: this server's disk alone keeps the ledger", "")
 		return
 	}
@@ -93,7 +103,6 @@ func (x *examination) replicas() {
 	words := strings.Join(lags, ", ")
 	const loses = "replication is asynchronous, whatever the settings: a failover can lose the last moments: a claim, and two jobs run at once until the first hears of it, or a SUCCEEDED, and its date runs again"
 	const remedy = "min-replicas-to-write 1 and min-replicas-max-lag 1 make the moments fewer; after a failover look at what ran last"
-	least, err := x.setting("min-replicas-to-write")
 	switch {
 	case err != nil:
 		x.add(check, onerun.FindingWarning, words+"; "+loses, remedy)
