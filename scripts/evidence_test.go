@@ -1,4 +1,4 @@
-package archtest
+package scripts
 
 import (
 	"os"
@@ -32,7 +32,7 @@ func TestEvidencePage(t *testing.T) {
 		}
 	}
 	page := filepath.Join(dir, "page.md")
-	cmd := exec.Command("sh", "../../scripts/evidence.sh")
+	cmd := exec.Command("sh", "evidence.sh")
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "EVIDENCE_PAGE="+page, "TMPDIR="+dir)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 1 {

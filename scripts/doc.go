@@ -1,0 +1,2 @@
+// Package scripts holds the shell scripts behind `make`, and tests of them.
+package scripts
