@@ -48,10 +48,13 @@ var breakages = map[string]breakage{
 		},
 		fault: onlyCuts, ttl: 2 * time.Second, finds: "overlap",
 	},
-	"spool": { // an end that can't be delivered isn't kept
-		file:   "filelock/lock_linux.go",
-		change: [][2]string{{"return l.changeWritten(func(n *Note) { n.State, n.Outcome = StateEnded, &o })", "return nil"}},
-		fault:  onlyCuts, ttl: 2 * time.Second, finds: "lost outcome",
+	"spool": { // an end that can't be delivered isn't kept: neither in the lock file, nor with its run beside it
+		file: "store/hostlock/finish.go",
+		change: [][2]string{
+			{"if err := h.Lock.SetOutcome(filelock.NewOutcome(out)); err != nil { // matters", "if err := error(nil); err != nil { _ = filelock.NewOutcome // matters"},
+			{"	s.keep(h, out)\n	}\n	return errors.Join(err, noted)", "	}\n	return errors.Join(err, noted)"},
+		},
+		fault: onlyCuts, ttl: 2 * time.Second, finds: "lost outcome",
 	},
 }
 

@@ -112,7 +112,7 @@ func (d *day) slots(known time.Time) (keys []string) {
 }
 
 // told looks at the messages: of a job that fails for an hour one that it does, and one that it has recovered, and none of those
-// that never failed. What an instance has told that was harmed at that moment may be told again, and once what the machine had no time
+// that never failed, but that one is stale whose instance was killed or cut off until it is closed, and that this is over. What an instance has told that was harmed at that moment may be told again, and once what the machine had no time
 // to note: a minute of the day is less than half a second.
 func (d *day) told(failed map[string]bool) map[string]int {
 	all := map[string]int{}
@@ -120,7 +120,7 @@ func (d *day) told(failed map[string]bool) map[string]int {
 		kind, by string
 		at       time.Time
 	}
-	last, again := map[string]message{}, 0
+	last, again, stale := map[string]message{}, 0, map[string]bool{}
 	for _, line := range d.lines("told") {
 		job, kind, by := line[0], line[1], line[2]
 		at, err := time.Parse(time.RFC3339Nano, line[3])
@@ -128,7 +128,14 @@ func (d *day) told(failed map[string]bool) map[string]int {
 			d.t.Fatal(err)
 		}
 		all[job+" "+kind]++
-		if !failed[job] {
+		switch kind {
+		case "stale":
+			stale[job] = d.afterHarm(at)
+		case "recovery":
+		default:
+			stale[job] = false
+		}
+		if !failed[job] && !stale[job] {
 			d.t.Errorf("told: %s %s, and it never failed", job, kind)
 		}
 		if was := last[job]; was.kind == kind && !d.harmed(was.by, was.at) && job == "broken" {

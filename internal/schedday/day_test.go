@@ -262,3 +262,9 @@ func (d *day) harmed(name string, at time.Time) bool {
 		return (h.name == name || h.name == "") && at.After(h.from.Add(-about)) && at.Before(h.to.Add(about))
 	})
 }
+
+// afterHarm reports whether something was done to anybody shortly before a time: a lease that nobody renews is over two seconds later.
+func (d *day) afterHarm(at time.Time) bool {
+	const after = 5 * time.Second
+	return slices.ContainsFunc(d.harms, func(h harm) bool { return at.After(h.from) && at.Before(h.to.Add(after)) })
+}
