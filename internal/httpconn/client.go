@@ -82,7 +82,7 @@ func (r *reader) answer() (status int, body []byte, err error) {
 		if status < 200 && status != 101 { // more is to come
 			continue
 		}
-		if status == 204 || status == 304 {
+		if status == 101 || status == 204 || status == 304 { // what follows is no body
 			return status, nil, nil
 		}
 		length, err := framing(fields)

@@ -140,11 +140,15 @@ func (r *reader) trailers() error {
 		if err != nil || line == "" {
 			return err
 		}
-		if name, _, ok := strings.Cut(line, ":"); !ok || name == "" || strings.ContainsAny(name, " \t") {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || name == "" || strings.ContainsAny(name, " \t") || strings.ContainsFunc(value, control) {
 			return bad("what follows the chunks is malformed")
 		}
 	}
 }
+
+// control reports whether a character is none that a field may hold (section 5.5 of RFC 9110).
+func control(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
 
 // strictLine reads a line that ends as it has to. (In a head, a mere line feed will do.)
 func (r *reader) strictLine() (string, error) {
