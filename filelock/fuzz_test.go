@@ -80,7 +80,7 @@ func FuzzSpool(f *testing.F) {
 // FuzzProcLocks: of the kernel's list of locks, only whole lines of the right kind say anything.
 func FuzzProcLocks(f *testing.F) {
 	tag := uint64(0x4001)
-	off := strconv.FormatInt(int64(tag<<rangeBits|0x1234), 10)
+	off := strconv.FormatInt(int64(tag<<traceBits|0x1234), 10)
 	for _, text := range []string{
 		"1: OFDLCK ADVISORY  WRITE -1 fe:00:5308612 " + off + " " + off + "\n", "2: FLOCK  ADVISORY  WRITE 99 fe:00:77 0 EOF\n", "1: -> OFDLCK ADVISORY  WRITE -1 fe:00:5308612 " + off + " " + off,
 		"", "\n\n", "1: FLOCK a b c :77 d e", "1: OFDLCK ADVISORY WRITE -1 5308612 " + off + " " + off, "1: OFDLCK ADVISORY WRITE -1 a:b -" + off + " -" + off,
@@ -95,7 +95,7 @@ func FuzzProcLocks(f *testing.F) {
 			}
 			found := rangesIn(text, tag)
 			for _, r := range found {
-				if uint64(r.off)>>rangeBits != tag || !bytes.Contains(text, strconv.AppendInt(nil, r.off, 10)) && r.off != 0 {
+				if uint64(r.off)>>traceBits != tag || !bytes.Contains(text, strconv.AppendInt(nil, r.off, 10)) && r.off != 0 {
 					t.Errorf("%q has a trace at %d, of %x", text, r.off, tag)
 				}
 			}

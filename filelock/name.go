@@ -2,6 +2,7 @@ package filelock
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -123,18 +124,20 @@ func (d *Dir) offsets(base string) (lock, trace int64, err error) {
 		return 0, 0, fmt.Errorf("%q is not the name of a lock file", base)
 	}
 	v, err := strconv.ParseUint(base[len(base)-hashDigits:][:rangeBits/4], 16, 64)
-	return int64(v), int64(d.tag<<rangeBits | v), err
+	return int64(v), int64(d.tag<<traceBits | v>>(rangeBits-traceBits)), err
 }
 
 const (
-	rangeBits = 48 // of an offset: the name
-	tagBits   = 15 // of an offset: the directory; together 63, the greatest off_t
+	rangeBits = 48 // of a lock's offset: the name
+	traceBits = 32 // of a trace's: the name
+	tagBits   = 31 // of a trace's: the directory; together 63, the greatest off_t
 )
 
 // tagOf names a directory by its parent's device and inode and its own name, in tagBits
 // bits; not by its own inode: deleted and made again, it is the same directory to whoever
-// still holds a lock in it. It is never 0, which is the tag of the first bytes.
+// still holds a lock in it. Its upper bit is set, so that a trace lies beyond all locks. It has
+// so many bits that of many directories in use at once no two are taken for one.
 func tagOf(dev, ino uint64, name string) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%d:%s", dev, ino, name))
-	return max(1, (uint64(sum[0])<<8|uint64(sum[1]))>>(16-tagBits))
+	return 1<<(tagBits-1) | uint64(binary.BigEndian.Uint32(sum[:4]))>>(33-tagBits)
 }

@@ -69,10 +69,10 @@ func TestFileName(t *testing.T) {
 }
 
 func TestOffsets(t *testing.T) {
-	here, there := &Dir{tag: 1<<tagBits - 1}, &Dir{tag: 1}
+	here, there := &Dir{tag: 1<<tagBits - 1}, &Dir{tag: 1 << (tagBits - 1)}
 	for _, base := range []string{"job-x-" + strings.Repeat("f", 32), base()} {
 		lock, trace, err := here.offsets(base)
-		if err != nil || lock < 0 || uint64(lock)>>rangeBits != 0 || trace < 0 || uint64(trace)>>rangeBits != here.tag {
+		if err != nil || lock < 0 || uint64(lock)>>rangeBits != 0 || trace < 0 || uint64(trace)>>traceBits != here.tag {
 			t.Errorf("%s: offsets %x, %x, error %v", base, lock, trace, err)
 		}
 		if lock2, trace2, _ := there.offsets(base); lock2 != lock || trace2 == trace {
@@ -86,6 +86,13 @@ func TestOffsets(t *testing.T) {
 	}
 	if tagOf(1, 2, "d") == tagOf(2, 1, "d") || tagOf(1, 23, "d") == tagOf(12, 3, "d") || tagOf(1, 2, "d") == tagOf(1, 2, "e") || tagOf(^uint64(0), ^uint64(0), "d") >= 1<<tagBits {
 		t.Error("tags are not told apart, or too large")
+	}
+	tags := map[uint64]bool{}
+	for ino := range uint64(2000) {
+		tags[tagOf(1, ino, "locks")] = true
+	}
+	if len(tags) != 2000 { // else a free lock in a new directory looks held in another
+		t.Errorf("2000 directories have %d tags", len(tags))
 	}
 }
 

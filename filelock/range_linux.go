@@ -254,7 +254,7 @@ func rangesIn(text []byte, tag uint64) (found []listedRange) {
 			continue
 		}
 		off, err := strconv.ParseInt(string(f[6]), 10, 64)
-		if err == nil && bytes.Equal(f[6], f[7]) && uint64(off)>>rangeBits == tag {
+		if err == nil && bytes.Equal(f[6], f[7]) && uint64(off)>>traceBits == tag {
 			i := bytes.LastIndexByte(f[5], ':')
 			found = append(found, listedRange{off, string(f[5][:max(i, 0)]), string(f[5][i+1:])})
 		}
