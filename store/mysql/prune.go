@@ -57,9 +57,9 @@ func prunableQuery(q onerun.PruneRequest, at *sqlledger.Cursor) (query string, a
 		ORDER BY started_at, run_id LIMIT %d`, q.Limit+1), c.Args
 }
 
-// Refused implements sqlledger.Looker.
+// Refused implements sqlledger.Looker. A holder is known by its hash, as the key of the table has it.
 func (t *tx) Refused(q onerun.PruneRequest) ([]onerun.Skip, error) {
-	return sqlledger.Rows(t.each, sqlledger.ScanRefused, `SELECT job, "key", reason, holder FROM onerun_skip k
+	return sqlledger.Rows(t.each, sqlledger.ScanRefused, `SELECT job, "key", reason, HEX(holder_hash) FROM onerun_skip k
 		WHERE namespace = ? AND (? = '' OR job = ?) AND last_at < ?
 		AND ("key" = '' OR NOT EXISTS (SELECT 1 FROM onerun_run r WHERE r.namespace = k.namespace AND r."key" = k."key"))`+fmt.Sprintf(" LIMIT %d", q.Limit+1),
 		q.Namespace, q.Job, q.Job, micros(q.Before))
@@ -68,7 +68,7 @@ func (t *tx) Refused(q onerun.PruneRequest) ([]onerun.Skip, error) {
 // RemoveRefused implements sqlledger.Pruner.
 func (t *tx) RemoveRefused(q onerun.PruneRequest, found []onerun.Skip) (n int64, err error) {
 	for _, k := range found {
-		gone, err := t.changed(`DELETE FROM onerun_skip WHERE namespace = ? AND job = ? AND "key" = ? AND reason = ? AND holder_hash = UNHEX(SHA2(?, 256)) AND last_at < ?`,
+		gone, err := t.changed(`DELETE FROM onerun_skip WHERE namespace = ? AND job = ? AND "key" = ? AND reason = ? AND holder_hash = UNHEX(?) AND last_at < ?`,
 			q.Namespace, k.Job, k.Key, string(k.Reason), k.Holder, micros(q.Before))
 		if n += gone; err != nil {
 			return n, err

@@ -60,50 +60,53 @@ func (s *Store) pruneRefusalsOf(ctx context.Context, q onerun.PruneRequest, job,
 	if err != nil {
 		return false, err
 	}
-	n, ran := int64(0), false
+	key := onerun.MakeKey(job, part)
+	n, more := int64(0), false
 	err = s.change(ctx, "prune", q.Namespace, func(c *change) error {
-		n, ran = 0, false
-		if part != "" {
-			entry, err := c.get([]string{"HGET", c.k.dir(), "k:" + onerun.MakeKey(job, part)})
-			if ran = err == nil && entry[0] != "" && !isTomb(entry[0]); err != nil || ran {
-				return err
-			}
-		}
+		n, more, unlisted = 0, false, false
+		commands, seen := [][]string{{"HGET", c.k.dir(), "k:" + key}}, []onerun.Skip(nil)
 		for _, skip := range found {
 			if !skip.LastAt.Before(q.Before) {
 				continue
 			}
-			if p.Refusals+n == int64(q.Limit) {
-				p.More = true
-				return nil
+			if p.Refusals+int64(len(seen)) == int64(q.Limit) {
+				more = true
+				break
 			}
-			field := []string{c.k.skips(job, part), string(skip.Reason) + "/" + skip.Holder}
-			now, err := c.get(append([]string{"HGET"}, field...))
-			if err != nil {
-				return err
-			}
-			if w := strings.SplitN(now[0], " ", 4); len(w) == 4 && fromMicros(w[2]).Equal(skip.LastAt) { // not refused again
-				c.write(append([]string{"HDEL"}, field...)...)
+			seen = append(seen, skip)
+			commands = append(commands, []string{"HGET", c.k.skips(job, part), string(skip.Reason) + "/" + skip.Holder})
+		}
+		now, err := c.get(commands...)
+		if err != nil {
+			return err
+		}
+		if part != "" && now[0] != "" && !isTomb(now[0]) {
+			unlisted = true
+			c.write("ZREM", c.k.refused(), key)
+			return nil
+		}
+		for i, skip := range seen {
+			if w := strings.SplitN(now[i+1], " ", 4); len(w) == 4 && fromMicros(w[2]).Equal(skip.LastAt) { // not refused again
+				c.write("HDEL", commands[i+1][1], commands[i+1][2])
 				n++
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return false, err
+	if err != nil || unlisted {
+		return unlisted, err
 	}
-	if p.Refusals += n; n < int64(len(found)) && !ran {
+	p.More = more
+	if p.Refusals += n; n < int64(len(found)) {
 		return false, nil
 	}
 	err = s.change(ctx, "prune", q.Namespace, func(c *change) error {
-		if !ran {
-			left, err := c.get([]string{"EXISTS", c.k.skips(job, part)})
-			if unlisted = err == nil && left[0] == "0"; err != nil || !unlisted {
-				return err
-			}
+		left, err := c.get([]string{"EXISTS", c.k.skips(job, part)})
+		if unlisted = err == nil && left[0] == "0"; !unlisted {
+			return err
 		}
-		if unlisted = true; part != "" {
-			c.write("ZREM", c.k.refused(), onerun.MakeKey(job, part))
+		if part != "" {
+			c.write("ZREM", c.k.refused(), key)
 		} else {
 			c.write("SREM", c.k.refusedJobs(), job)
 		}
